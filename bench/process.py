@@ -151,7 +151,7 @@ def answers(port: int, path: str, size: int | None = None) -> Callable[[], bool]
 
 
 def found_in(name: str, pattern: str, text: str) -> str:
-    """The group of a pattern in the output of a program. Raises ValueError."""
+    """Return the group of a pattern in the output of a program. Raises ValueError."""
     found = re.search(pattern, text)
     if found is None:
         raise ValueError(f"{name}: expected {pattern!r} in its output, got {text!r}")

@@ -81,14 +81,14 @@ TOUCHES: dict[str, tuple[str, ...]] = {
 
 
 def changed_since(commit: str) -> set[str] | None:
-    """Paths that differ between a commit and what is checked out; None where it is unknown."""
+    """Paths that differ between a commit and what is checked out; None if it is unknown."""
     command = ["git", "-C", str(ROOT), "diff", "--name-only", "--no-renames", commit]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     return set(found.stdout.splitlines()) if found.returncode == 0 else None
 
 
 def share_of_commit() -> int:
-    """The one of the SHARES shares that this commit runs, drawn from its tree."""
+    """Return the one of the SHARES shares that this commit runs, drawn from its tree."""
     command = ["git", "-C", str(ROOT), "rev-parse", "HEAD^{tree}"]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     return int(found.stdout[:8], 16) % SHARES
@@ -100,7 +100,7 @@ def share_of(name: str) -> int:
 
 @cache
 def imports(file: str) -> frozenset[str]:
-    """The project's files that a Python file imports directly, relative to the root."""
+    """Return the project's files that a Python file imports directly, relative to the root."""
     names: set[str] = set()
     for node in ast.walk(ast.parse((ROOT / file).read_text())):
         if isinstance(node, ast.Import):
@@ -113,7 +113,7 @@ def imports(file: str) -> frozenset[str]:
 
 
 def reached(file: str) -> set[str]:
-    """A Python file and all of the project's files that it imports, directly or not."""
+    """Return a Python file and all of the project's files that it imports, directly or not."""
     found, left = {file}, [file]
     while left:
         new = imports(left.pop()) - found
@@ -123,7 +123,7 @@ def reached(file: str) -> set[str]:
 
 
 def room(file: str) -> str:
-    """The folder that a test file tests: WING/tests/KIND/ROOM/test_x.py is of WING/ROOM."""
+    """Return the folder that a test file tests: WING/tests/KIND/ROOM/test_x.py is of WING/ROOM."""
     wing, _, inside = file.partition("/tests/")
     return "/".join([wing, *inside.split("/")[1:-1]])
 
@@ -148,7 +148,7 @@ def _any_inside(changed: Iterable[str], folder: str) -> bool:
 
 
 def other_suites(changed: set[str] | None, share: int) -> list[str]:
-    """The suites outside of pytest that run whole."""
+    """Return the suites outside of pytest that run whole."""
     folders = {"rust": "agents", "provider": "infra/provider"}
     return [
         name

@@ -56,8 +56,9 @@ def standing(text: str, known: Mapping[str, Row]) -> dict[tuple[str, str], RowRe
 
 
 def dosed(row: Row, said: Sequence[Verdict], put: float | None, bound: float | None) -> Verdicts:
-    """A run's verdicts by the row's mechanism. Raises ValueError where it has one and the run does
-    not say what was put in."""
+    """Return a run's verdicts by the row's mechanism. Raises ValueError if it has one and the
+    run does not say what was put in.
+    """
     if row.mechanism is None:
         return tuple(said)
     if put is None or bound is None:
@@ -119,7 +120,9 @@ def same(found: Mapping[tuple[str, str], RowResult], known: Mapping[str, Row], a
 
 
 def short(found: Mapping[tuple[str, str], RowResult], known: Mapping[str, Row]) -> str:
-    """The counts of today's releases as README.md has them: yes, no, undecided and under-dosed."""
+    """Return the counts of today's releases as README.md has them: yes, no, undecided and
+    under-dosed.
+    """
     paper = [name for name, row in known.items() if row.paper is not None]
     told = []
     for place, one in enumerate(CLASSES):
@@ -143,8 +146,9 @@ def made() -> str:
 
 
 def with_part(text: str, name: str, part: str) -> str:
-    """A text whose part between `<!-- name -->` and `<!-- /name -->` is this. Raises ValueError
-    where these marks are not there once."""
+    """Return a text whose part between `<!-- name -->` and `<!-- /name -->` is this. Raises
+    ValueError where these marks are not there once.
+    """
     begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
     if text.count(begin) != 1 or text.count(end) != 1:
         raise ValueError(f"{begin} and {end}: each once")

@@ -39,7 +39,9 @@ def schema() -> Mapping[str, Any]:
 
 
 def provider_parts(table: Table) -> Iterator[str]:
-    """An introduction, then a section for the provider's block, each resource and data source."""
+    """Yield an introduction, then a section for the provider's block, each resource and data
+    source.
+    """
     found = schema()
     yield (
         "`make build` installs it where `terraform init` finds it without a registry. How it "

@@ -71,12 +71,12 @@ class _Commands(TyperGroup):
     _completes = False
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """All names, in the table's order."""
+        """Return all names, in the table's order."""
         del ctx
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command itself; None for an unknown name."""
+        """Return the command itself; None for an unknown name."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
@@ -110,7 +110,7 @@ class _Commands(TyperGroup):
 
 
 def command(name: str) -> Any:
-    """A command of the table, imported now."""
+    """Return a command of the table, imported now."""
     alone = typer.Typer(rich_markup_mode=None)
     alone.callback()(lambda: None)  # a group even of one command
     found = resolve_name(COMMANDS[name])
@@ -130,7 +130,7 @@ def command(name: str) -> Any:
 
 
 def first_paragraph(name: str) -> str:
-    """The help text of a command, from its source: to import all of them takes seconds."""
+    """Return the help text of a command, from its source: to import all of them takes seconds."""
     module = COMMANDS[name].partition(":")[0]
     source = ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
     functions = [one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef)]
@@ -189,7 +189,7 @@ def main() -> None:
 
 
 def _of_a_path(error: OSError) -> SparecraftError:
-    """The system's refusal of a path, wherever it was used."""
+    """Return the system's refusal of a path, wherever it was used."""
     from core.errors import EnvironmentMissing, InputError
 
     wrong = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
@@ -215,7 +215,7 @@ def _fail(error: SparecraftError) -> NoReturn:
 
 
 def _for_a_program() -> int:
-    """The exit code; wrong usage is JSON too."""
+    """Return the exit code; wrong usage is JSON too."""
     try:
         code = app(standalone_mode=False)
     except _WRONG_USAGE as error:

@@ -22,8 +22,9 @@ def require_checkout(what: str) -> None:
 
 
 def brief(path: Path) -> str:
-    """A path as a person is told it: from where they are if it lies below, else from the project's
-    root if it is in the project, else whole."""
+    """Return a path as a person is told it: from where they are if it lies below, else from the
+    project's root if it is in the project, else whole.
+    """
     whole = path.resolve()
     for base in (Path.cwd(), ROOT):
         if whole.is_relative_to(base):

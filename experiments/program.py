@@ -16,7 +16,9 @@ _HERE = Path(__file__).resolve()
 
 
 def program(module: str, *words: str) -> list[str]:
-    """The command that runs `module`, as `python -m` would, with the imports of this process."""
+    """Return the command that runs `module`, as `python -m` would, with the imports of this
+    process.
+    """
     return [sys.executable, "-P", str(_HERE), module, *words]
 
 

@@ -79,7 +79,7 @@ class AnnotationBuilder(Builder[dashboard.AnnotationQuery]):
         self._layer = layer
 
     def build(self) -> dashboard.AnnotationQuery:
-        """The layer, with its query."""
+        """Return the layer, with its query."""
         return _AnnotationQuery(self._layer)
 
 

@@ -84,7 +84,7 @@ def check(
 
 
 def _deep(design: Design, narrator: Narrator) -> list[dict[str, object]]:
-    """Each operation's answer on the smallest fleet."""
+    """Return each operation's answer on the smallest fleet."""
     from experiments.run.deep_check import deep_check, small_name
 
     if design.is_endpoint:
@@ -125,7 +125,7 @@ def show(found: Mapping[str, Any]) -> None:
 
 
 def checked(design: Design) -> Design:
-    """The same design. Raises one InputError for all that is wrong with it."""
+    """Return the same design. Raises one InputError for all that is wrong with it."""
     errors = [] if design.is_endpoint else list(script_errors(design.fleet, design.roles))
     errors += _operation_errors(design)
     try:
@@ -158,9 +158,9 @@ def _operation_errors(design: Design) -> list[InputError]:
 def summary_of(
     design: Design, results: Path = RESULTS, cores: int | None = None
 ) -> dict[str, object]:
-    """The design, for a program; by earlier runs in `results`, how busy it will be.
+    """Return the design, for a program; by earlier runs in `results`, how busy it will be.
 
-    Parameters: cores, of the host that all machines share. Raises InputError where an arm asks for
+    Parameters: cores, of the host that all machines share. Raises InputError if an arm asks for
     more than its servers can do, by those runs.
     """
     fleet, experiment = design.fleet, design.experiment
@@ -229,8 +229,9 @@ def _settings(design: Design, arm: Arm, tier: str) -> dict[str, object]:
 
 
 def _cost(design: Design, load_s: float | None) -> dict[str, object] | None:
-    """The tiers' machines in service, in USD on EC2, an hour and while there is load; None where
-    a type has no price."""
+    """Return the tiers' machines in service, in USD on EC2, an hour and while there is load; None
+    where a type has no price.
+    """
     region, instances = next(iter(price_book("ec2").regions.items()))
     prices = {one.name: one.usd_per_hour for one in instances}
     tiers = design.fleet.tiers.values()
@@ -242,7 +243,7 @@ def _cost(design: Design, load_s: float | None) -> dict[str, object] | None:
 
 
 def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The same for a person: what, and in words."""
+    """Yield the same for a person: what, and in words."""
     yield "experiment", f"{found['experiment']}, kind {found['kind']}"
     yield "folder", found["folder"]
     if found["kind"] == ENDPOINT:
@@ -281,7 +282,7 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _endpoint_rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """A summary of a design that makes no fleet."""
+    """Yield a summary of a design that makes no fleet."""
     load = found["load"]
     yield "service", load["target"] or "named by --target"
     yield "load", _load_words(load)
@@ -308,7 +309,7 @@ def _load_words(load: Mapping[str, Any]) -> str:
 
 
 def _varies_words(load: Mapping[str, Any]) -> str:
-    """A rate that is another at other times."""
+    """Return a rate that is another at other times."""
     if load["trace"]:
         return f" on average, as {load['trace']} says"
     return "".join(f", {one['target']:g}/s after {one['duration']:g} s" for one in load["stages"])

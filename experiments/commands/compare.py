@@ -77,7 +77,7 @@ def _show(columns: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _in_words(key: str) -> tuple[str, Callable[[Any], str]]:
-    """A figure's name and style in a report, by the unit that ends its key."""
+    """Return a figure's name and style in a report, by the unit that ends its key."""
     if key.endswith("_ms"):
         return key.removesuffix("_ms"), milliseconds
     if key.endswith("error_share"):
@@ -90,7 +90,7 @@ def _in_words(key: str) -> tuple[str, Callable[[Any], str]]:
 
 
 def column(run: Path, result: Result) -> dict[str, object]:
-    """The columns that are held against the other runs."""
+    """Return the columns that are held against the other runs."""
     stopped, slo, host = result.get("stopped"), result["slo"], result["host"]
     try:
         kind = kinds.find(result["kind"])

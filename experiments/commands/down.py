@@ -102,7 +102,9 @@ def _named(chosen: Chosen, given: str, console: Console) -> _Removal:
 
 
 def _experiment_of(given: str) -> str:
-    """The experiment of a design's folder, whose name may be another; else what was given."""
+    """Return the experiment of a design's folder, whose name may be another; else what was
+    given.
+    """
     file = Path(given) / "fleet.tfvars"
     if not file.is_file():
         return given

@@ -20,8 +20,9 @@ _BLOCKS_SHOWN = 6
 
 
 def disturbances(design: Design) -> list[Disturbance]:
-    """Each kind with its parameters: its machines, each with how often and how long it is
-    disturbed in all blocks together, its commands and its undo."""
+    """Return each kind with its parameters: its machines, each with how often and how long it is
+    disturbed in all blocks together, its commands and its undo.
+    """
     experiment, fleet = design.experiment, design.fleet
     length_s = block_length_s(experiment)
     found: dict[str, Disturbance] = {}
@@ -48,7 +49,7 @@ def disturbances(design: Design) -> list[Disturbance]:
 
 
 def _stated(experiment: Experiment, injection: Injection, step: Step) -> Mapping[str, Any]:
-    """The parameters, but for what is drawn in each block."""
+    """Return the parameters, but for what is drawn in each block."""
     if injection.fault is not None:
         return experiment.faults[injection.fault].parameters
     return {key: value for key, value in step.parameters.items() if key not in _DRAWN}
@@ -119,7 +120,7 @@ def _own_at_once(own: Disturbance, nodes: Sequence[str]) -> int:
 
 
 def rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The same for a person."""
+    """Yield the same for a person."""
     for one in found["disturbances"]:
         parameters = [f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
                       for key, value in one["parameters"].items()]  # fmt: skip

@@ -33,7 +33,7 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """The glossary of docs/concepts.md, in its order."""
+    """Return the glossary of docs/concepts.md, in its order."""
     _, _, after = CONCEPTS.read_text(encoding="utf-8").partition("\n## Glossary\n")
     return list(_rows(after.partition("\n## ")[0]))
 
@@ -45,7 +45,9 @@ def _rows(table: str) -> Iterator[Entry]:
 
 
 def words_of(text: str) -> str:
-    """The line below a command's help: which of its words the glossary has; "" without any."""
+    """Return the line below a command's help: which of its words the glossary has; ""
+    without any.
+    """
     used = [entry.words[0] for entry in entries() if entry.is_in(text)]
     return (
         f"Words: {', '.join(used)}. `sparecraft glossary WORD` says what one means." if used else ""
@@ -82,7 +84,9 @@ def glossary(
 
 
 def _find_entry(word: str) -> Entry:
-    """The entry of a word, in whatever case or number. Raises InputError where there is none."""
+    """Return the entry of a word, in whatever case or number. Raises InputError if there is
+    none.
+    """
     known = {one.lower(): entry for entry in entries() for one in entry.words}
     wanted = word.strip().lower()
     entry = known.get(wanted) or known.get(wanted.removesuffix("s"))

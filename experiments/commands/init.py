@@ -55,7 +55,7 @@ def make_design(folder: Path) -> None:
 
 
 def experiment_name(folder: Path) -> str:
-    """A new design's name: its folder's last part. Raises InputError where that is none."""
+    """Return a new design's name: its folder's last part. Raises InputError if that is none."""
     from pydantic import TypeAdapter, ValidationError
 
     from experiments.design import designs_available

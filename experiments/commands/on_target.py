@@ -45,8 +45,9 @@ def with_target(
 
 
 def target_of(design: Design, allow_hosts: Sequence[str]) -> Target:
-    """The service that the design asks, its name resolved. Raises InputError where it says none, or
-    one that may not be asked."""
+    """Return the service that the design asks, its name resolved. Raises InputError if it says
+    none, or one that may not be asked.
+    """
     load = design.experiment.load
     if load.target is None:
         raise InputError(

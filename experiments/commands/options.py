@@ -66,7 +66,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Answer yes to the questi
 
 
 def words(value: Any) -> str:
-    """A value in a table."""
+    """Return a value in a table."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {words(one)}" for key, one in value.items())
     if value is None:
@@ -77,8 +77,9 @@ def words(value: Any) -> str:
 
 
 def confirm(question: str, yes: bool, instead: str = "--yes") -> None:
-    """Ends the command unless the answer is yes. Raises InputError where nobody can answer:
-    `instead` is what to give there."""
+    """Ends the command unless the answer is yes. Raises InputError if nobody can answer:
+    `instead` is what to give there.
+    """
     if yes:
         return
     if not sys.stdin.isatty():

@@ -262,7 +262,7 @@ def _shown(kind: Kind[Any], result: Result, page: Path, as_json: bool) -> NoRetu
 
 
 def _check_closes(design: Design, chosen: Chosen) -> None:
-    """Raises InputError where a plan cannot be made of a run, or the fleet not be changed here."""
+    """Raises InputError if a plan cannot be made of a run, or the fleet not be changed here."""
     kinds.check_plans(design, "--close")
     if chosen.entry.name != DEFAULT:
         raise InputError(
@@ -295,7 +295,7 @@ def _say(design: Design, results: Path, cores: int | None, close: bool, as_json:
 
 
 def with_pattern(design: Design, pattern: Pattern | None) -> Design:
-    """The design with neighbours in other tiers; None: as it is."""
+    """Return the design with neighbours in other tiers; None: as it is."""
     if pattern is None:
         return design
     interference = design.experiment.interference.model_copy(update={"pattern": pattern})

@@ -65,7 +65,7 @@ def _watcher(influx: Any, experiment: str | None, run: str | None) -> Watcher:
 
 
 def _all(watcher: Watcher) -> Snapshot:
-    """A look, with its charts."""
+    """Return a look, with its charts."""
     from experiments.watch.panels import panels
 
     snapshot = watcher.take()
@@ -152,7 +152,7 @@ def _explain_errors(url: str) -> Iterator[None]:
 
 
 def _influxdb_of(chosen: Chosen, experiment: str | None) -> str:
-    """The InfluxDB of the fleet that is up. Raises EnvironmentMissing where none is."""
+    """Return the InfluxDB of the fleet that is up. Raises EnvironmentMissing if none is."""
     up = chosen.entry.experiments()
     if experiment is None and len(up) > 1:
         raise InputError(

@@ -55,7 +55,7 @@ class Piece:
 
 
 def pieces(warm_up_s: float, rate_per_s: float, stages: Sequence[Stage]) -> tuple[Piece, ...]:
-    """A block: the warm-up at `rate_per_s`, from which the first stage goes on."""
+    """Return a block: the warm-up at `rate_per_s`, from which the first stage goes on."""
     found = [Piece(warm_up_s, rate_per_s, rate_per_s)] if warm_up_s > 0.0 else []
     before = rate_per_s
     for one in stages:
@@ -90,7 +90,7 @@ def varying_arrivals(
 
 
 def _times_of(counts: NDArray[np.float64], parts: Sequence[Piece]) -> NDArray[np.float64]:
-    """The time at which the mean number of arrivals is each of `counts`, ascending."""
+    """Return the time at which the mean number of arrivals is each of `counts`, ascending."""
     begins_s = np.cumsum([0.0, *(one.length_s for one in parts)])
     before = np.cumsum([0.0, *(one.arrivals for one in parts)])
     index = np.searchsorted(before, counts, side="right").clip(min=1, max=len(parts)) - 1
@@ -103,7 +103,7 @@ def _times_of(counts: NDArray[np.float64], parts: Sequence[Piece]) -> NDArray[np
 
 
 def read_trace(path: Path) -> tuple[float, ...]:
-    """The arrival times of a CSV file with a column `at_s` [s], ascending, from 0 on.
+    """Return the arrival times of a CSV file with a column `at_s` [s], ascending, from 0 on.
 
     Raises: InputError naming the file, and the first lines that are none.
     """
@@ -173,7 +173,7 @@ def _column(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def at_rate(times_s: Sequence[float], rate_per_s: float) -> NDArray[np.float64]:
-    """A trace with its clock stretched to another mean rate; equal to its own: as it is."""
+    """Return a trace with its clock stretched to another mean rate; equal to its own: as it is."""
     times = np.asarray(times_s, dtype=np.float64)
     own = mean_rate_per_s(times_s)
     return times if own == rate_per_s else np.asarray(times * (own / rate_per_s))

@@ -159,7 +159,9 @@ def _setting_problems(
 
 
 def missing_of(select: Selector, fleet: Fleet) -> tuple[str, str] | None:
-    """The demand of a selector on a fleet, and the part that is not there; None if all is."""
+    """Return the demand of a selector on a fleet, and the part that is not there; None if
+    all is.
+    """
     if select.machine is not None and select.machine not in fleet.machine_names:
         return f"one of the machines {', '.join(fleet.machine_names)}", select.machine
     if select.tier is None:

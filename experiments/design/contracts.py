@@ -101,7 +101,7 @@ class Parameter(_Contract):
     summary: str = ""
 
     def limits(self, default: Any = ...) -> Any:
-        """The checks that pydantic makes of a value."""
+        """Return the checks that pydantic makes of a value."""
         return Field(
             default,
             description=self.summary,
@@ -150,7 +150,7 @@ class FaultKind(_Contract):
         return text
 
     def limits(self, parameter: str) -> Any:
-        """The checks of one of its parameters, for a key of another name."""
+        """Return the checks of one of its parameters, for a key of another name."""
         return next(one for one in self.parameters if one.name == parameter).limits()
 
     @functools.cached_property

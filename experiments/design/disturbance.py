@@ -33,7 +33,7 @@ class Disturbance(TypedDict):
 
 
 def of_fault(kind: str, parameters: Mapping[str, Any], machines: Iterable[str]) -> Disturbance:
-    """A fault on some of these machines, at a time that nobody knows yet."""
+    """Return a fault on some of these machines, at a time that nobody knows yet."""
     told = KINDS[kind]
     return {
         "what": "fault",

@@ -42,7 +42,7 @@ def is_endpoint(toml: ConfigFile, directory: Path) -> bool:
 
 
 def with_defaults(toml: ConfigFile) -> ConfigFile:
-    """The file with the tables that an endpoint leaves nothing to say in."""
+    """Return the file with the tables that an endpoint leaves nothing to say in."""
     values: JsonObject = {"kind": KIND, "arms": {ARM: {}}, **toml.values}
     defaults: dict[str, JsonObject] = {
         "design": {"order": "A", "repeats": 1},
@@ -58,7 +58,9 @@ def with_defaults(toml: ConfigFile) -> ConfigFile:
 
 
 def fleet_of(directory: Path) -> ConfigFile:
-    """The file of a fleet of one nameless machine, which stands for the service and is not made."""
+    """Return the file of a fleet of one nameless machine, which stands for the service and is not
+    made.
+    """
     name = re.sub(r"[^a-z0-9]+", "-", directory.name.lower()).strip("-")[:30].strip("-")
     name = name if name[:1].isalpha() else f"endpoint-{name}"[:30].strip("-")
     values = {"experiment": name, "scheme": "on-prem", "tiers": {ARM: dict(_NO_MACHINE)}}
@@ -66,7 +68,7 @@ def fleet_of(directory: Path) -> ConfigFile:
 
 
 def with_role(roles: Roles) -> Roles:
-    """The roles, and that of the service."""
+    """Return the roles, and that of the service."""
     role = Role(summary="A service that somebody else runs", protocol="http", port=80)
     return {**roles, ARM: role}
 
@@ -112,8 +114,9 @@ def _bound_problems(experiment: Experiment) -> Iterator[Problem]:
 
 
 def as_endpoint(design: Design) -> Design:
-    """The same load, phases and SLO, asked of an endpoint. Raises InputError for a design that has
-    no load, or whose load has more than one entry."""
+    """Return the same load, phases and SLO, asked of an endpoint. Raises InputError for a design
+    that has no load, or whose load has more than one entry.
+    """
     asked = design.experiment
     if asked.kind == KIND:
         return design

@@ -60,7 +60,7 @@ class Failover(Strict):
 
 
 def watched_tiers(fleet: Fleet, failover: Failover) -> tuple[str, ...]:
-    """The tiers that the controller looks after."""
+    """Return the tiers that the controller looks after."""
     return tuple(fleet.tiers) if failover.tiers is None else failover.tiers
 
 
@@ -72,7 +72,7 @@ def mechanism(fleet: Fleet, tier: str) -> Mechanism:
 
 
 def failover_problems(fleet: Fleet, failover: Failover) -> Iterator[Problem]:
-    """The requirements that this fleet does not meet."""
+    """Yield the requirements that this fleet does not meet."""
     unknown = f"some of the tiers {', '.join(fleet.tiers)}"
     for tier in failover.tiers or ():
         if tier not in fleet.tiers:

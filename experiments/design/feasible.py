@@ -59,7 +59,7 @@ def infeasible(
 def feasibility_problems(
     experiment: Experiment, fleet: Fleet, utilisation: Utilisation | None = None
 ) -> Iterator[Problem]:
-    """The same as problems of experiment.toml, but for what an arm allows."""
+    """Yield the same as problems of experiment.toml, but for what an arm allows."""
     for one in infeasible(experiment, fleet, utilisation):
         if not one.allowed:
             key = ("arms", one.arm, "settings", one.tier, "replicas")

@@ -140,7 +140,9 @@ class Fleet(Strict):
 
 
 def replicas_max(fleet: Fleet, tier: str, roles: Roles) -> int:
-    """The most replicas that a read of the tier can have: none more where reads are not told."""
+    """Return the most replicas that a read of the tier can have: none more where reads are not
+    told.
+    """
     spec = fleet.tiers[tier]
     return spec.nodes if PROTOCOLS[roles[spec.role].protocol].reads else 1
 

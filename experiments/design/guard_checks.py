@@ -26,7 +26,7 @@ def most_in_any_block(experiment: Experiment, fleet: Fleet) -> dict[str, Most]:
 
 
 def guard_problems(experiment: Experiment, fleet: Fleet) -> Iterator[Problem]:
-    """All that is wrong; the design is right in itself."""
+    """Yield all that is wrong; the design is right in itself."""
     guard = experiment.guard
     load = experiment.load
     usual = math.inf if load.rate_per_s is None else load.most_per_s * guard.window_s

@@ -75,6 +75,6 @@ class HttpRequest:
         return self.method in READS
 
     def closing(self) -> HttpRequest:
-        """The same, after which the server ends the connection."""
+        """Return the same, after which the server ends the connection."""
         given = tuple(one for one in self.headers if one[0].lower() != "connection")
         return replace(self, headers=(*given, ("Connection", (Part("close"),))))

@@ -65,7 +65,7 @@ def selected(select: Selector, fleet: Fleet) -> tuple[str, ...]:
 def injections(
     experiment: Experiment, fleet: Fleet, block: Block, address_of: Callable[[str], str] = str
 ) -> list[Injection]:
-    """The block's interference and faults in seconds from its start, the same for both arms.
+    """Return the block's interference and faults in seconds from its start, the same for both arms.
 
     Parameters: address_of, a machine's data address by its name, for noisy pairs.
     """
@@ -100,8 +100,9 @@ def _completed(
     block: Block,
     address_of: Callable[[str], str],
 ) -> Mapping[str, Any]:
-    """The parameters as the agent takes them: peers by their addresses, and a seed of the block's,
-    one for all machines of the fault."""
+    """Return the parameters as the agent takes them: peers by their addresses, and a seed of the
+    block's, one for all machines of the fault.
+    """
     parameters = dict(fault.parameters)
     known = {one.name for one in KINDS[fault.kind].parameters}
     if PEERS in known:
@@ -113,7 +114,9 @@ def _completed(
 
 
 def peers_of(text: str, machine: str, fleet: Fleet) -> tuple[str, ...]:
-    """The machines that a text with commas names, by themselves or as a tier; never `machine`."""
+    """Return the machines that a text with commas names, by themselves or as a tier; never
+    `machine`.
+    """
     found: dict[str, None] = {}
     for word in text.split(","):
         name = word.strip()

@@ -45,7 +45,7 @@ class Episode:
 
 
 def affected_tiers(pattern: str, tier_order: Sequence[str]) -> tuple[str, ...]:
-    """The tiers that a pattern disturbs: front is tier 1, back is the last tier."""
+    """Return the tiers that a pattern disturbs: front is tier 1, back is the last tier."""
     chosen = {
         "none": (),
         "front": (tier_order[0],),
@@ -58,7 +58,7 @@ def affected_tiers(pattern: str, tier_order: Sequence[str]) -> tuple[str, ...]:
 def episodes(
     interference: Interference, fleet: Fleet, window_s: float, seed: int
 ) -> tuple[Episode, ...]:
-    """All episodes that begin in [0, window_s), cut at its end, by start."""
+    """Return all episodes that begin in [0, window_s), cut at its end, by start."""
     drawn: list[Episode] = []
     for tier in affected_tiers(interference.pattern, fleet.tier_order):
         nodes = fleet.nodes_of(tier)

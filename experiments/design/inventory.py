@@ -59,7 +59,7 @@ class Inventory(_Frozen):
     endpoints: Endpoints
 
     def machine(self, name: str) -> Machine:
-        """The machine called `name`; KeyError if there is none."""
+        """Return the machine called `name`; KeyError if there is none."""
         return {machine.name: machine for machine in self.machines}[name]
 
     @property
@@ -89,5 +89,7 @@ class Identity(_Frozen):
     influxdb_login: str  # USER:PASSWORD
 
     def influxdb(self, inventory: Inventory) -> str:
-        """The address of the fleet's InfluxDB for a client, with the password: not to be shown."""
+        """Return the address of the fleet's InfluxDB for a client, with the password: not to be
+        shown.
+        """
         return inventory.endpoints.influxdb.replace("//", f"//{self.influxdb_login}@", 1)

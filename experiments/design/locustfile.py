@@ -178,7 +178,7 @@ def _import_hint(found: LocustFile) -> str:
 
 
 def _run_child(path: Path) -> tuple[bytes, str]:
-    """The answer of the child, and what it and the file said. Its process group is ended."""
+    """Return the answer of the child, and what it and the file said. Its process group is ended."""
     environment = {key: value for key, value in os.environ.items() if key[:7] != "LOCUST_"}
     with tempfile.TemporaryFile() as said:
         with subprocess.Popen(
@@ -238,7 +238,7 @@ def locustfile_problems(load: Load, directory: Path, fleet: Fleet, roles: Roles)
 def locustfile_workload(
     load: Load, directory: Path, fleet: Fleet, roles: Roles
 ) -> Mapping[str, Workload]:
-    """The workload of `[load] locustfile`, by its user; empty where there is none."""
+    """Return the workload of `[load] locustfile`, by its user; empty if there is none."""
     if load.locustfile is None:
         return {}
     path = (directory / load.locustfile).resolve()
@@ -268,17 +268,17 @@ def locustfile_rows(found: LocustFile) -> Iterator[tuple[str, str]]:
 
 
 def sender_words(found: LocustFile) -> str:
-    """The worker that carries it out."""
+    """Return the worker that carries it out."""
     return f"Locust {found.locust}, one process of Python; not by the native worker"
 
 
 def locustfile_json(found: LocustFile) -> dict[str, object]:
-    """The same for a program."""
+    """Return the same for a program."""
     return found.model_dump(mode="json", exclude={"error", "urls"})
 
 
 def locustfile_of(body: Mapping[str, Any]) -> LocustFile:
-    """The reverse of `locustfile_json`."""
+    """Return the reverse of `locustfile_json`."""
     return _FOUND.validate_python(dict(body), strict=False)
 
 

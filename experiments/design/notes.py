@@ -32,7 +32,7 @@ class Note:
 
 
 def notes_on(fleet: Fleet, roles: Roles, plans: bool, cores: int | None = None) -> Iterator[Note]:
-    """All notes, tiers from the front to the back.
+    """Yield all notes, tiers from the front to the back.
 
     Parameters: plans, a fleet is to be planned from what is measured; cores of the host that all
     machines share, None where each has its own.

@@ -46,8 +46,9 @@ _LOAD: Key = ("load",)
 
 
 def operation_problems(load: Load, directory: Path, fleet: Fleet, roles: Roles) -> list[Problem]:
-    """All that is wrong with operations and sessions beyond what each says by itself: files, values
-    that nothing gives, entries."""
+    """Return all that is wrong with operations and sessions beyond what each says by itself: files,
+    values that nothing gives, entries.
+    """
     if not load.operations:
         return []
     columns, problems = _columns(load, directory)
@@ -66,7 +67,7 @@ def operation_problems(load: Load, directory: Path, fleet: Fleet, roles: Roles) 
 
 
 def workload_of(load: Load, directory: Path, fleet: Fleet, roles: Roles) -> dict[str, Workload]:
-    """The workload of a load with operations, by its name; none of another.
+    """Return the workload of a load with operations, by its name; none of another.
 
     `operation_problems` has found nothing wrong.
     """
@@ -85,7 +86,9 @@ def files_of(load: Load) -> tuple[str, ...]:
 
 
 def protocol_of(load: Load) -> str:
-    """The protocol of a role whose machines operations can ask: what is private passes as tcp."""
+    """Return the protocol of a role whose machines operations can ask: what is private passes as
+    tcp.
+    """
     return HTTP if load.tls_name is None else TCP
 
 
@@ -120,7 +123,7 @@ def _texts(one: HttpOperation) -> Iterator[Problem]:
 
 
 def _stated(one: HttpOperation) -> Iterator[tuple[Key, str]]:
-    """Each text in which values are replaced, with its key."""
+    """Yield each text in which values are replaced, with its key."""
     yield ("path",), one.path
     for name, value in one.headers.items():
         yield ("headers", name), value
@@ -172,7 +175,7 @@ def _body_bytes(one: HttpOperation, directory: Path) -> int:
 
 
 def _columns(load: Load, directory: Path) -> tuple[frozenset[str], list[Problem]]:
-    """The columns of its parameters, or what is wrong with these."""
+    """Return the columns of its parameters, or what is wrong with these."""
     if load.parameters is None:
         return frozenset(), []
     key: Key = (*_LOAD, "parameters")

@@ -300,8 +300,9 @@ def weights_alone(
 
 
 def parsed_path(text: str) -> tuple[str | int, ...] | None:
-    """The steps of a JSON path, as `items[0].id`, with or without `$.` before; None where it is
-    none."""
+    """Return the steps of a JSON path, as `items[0].id`, with or without `$.` before; None if it
+    is none.
+    """
     if text.startswith("$"):
         text = text[1:].removeprefix(".")
     found: list[str | int] = []

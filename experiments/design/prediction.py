@@ -44,8 +44,9 @@ class PredictedTier(_Lenient):
     usd_standby_per_month: Annotated[float, Field(ge=0)] | None = None
 
     def usd_per_machine_month(self, standby: bool) -> float:
-        """The price of one machine; a standby costs as much as the others, where the plan has no
-        price for it."""
+        """Return the price of one machine; a standby costs as much as the others, where the plan
+        has no price for it.
+        """
         if self.usd_active_per_month is None:
             return self.usd_per_month / (self.nodes + self.spares)
         if standby and self.spares and self.usd_standby_per_month is not None:
@@ -89,7 +90,7 @@ class ExpectedValues(_Lenient):
     """CPU over the caps of undisturbed machines, by tier."""
 
     def clause(self, key: str, limit: float) -> Expected | None:
-        """The share beyond a limit of the SLO, `p95_ms` or `max_error_share`."""
+        """Return the share beyond a limit of the SLO, `p95_ms` or `max_error_share`."""
         if key == "max_error_share":
             return self.failed_share
         return self.share_beyond.get(f"{limit:g}")
@@ -112,7 +113,7 @@ class LawError(_Lenient):
 
     @property
     def expected(self) -> Expected | None:
-        """The percentile with the interval of `CONFIDENCE`; None where no error is known."""
+        """The percentile with the interval of `CONFIDENCE`; None if no error is known."""
         if self.log_spread is None or self.freedom is None:
             return None
         from scipy.special import stdtrit
@@ -201,7 +202,7 @@ class Prediction(_Lenient):
         )
 
     def expected_in_all(self, has_faults: bool) -> ExpectedValues:
-        """The figures of all of a run's requests: those in its faults too, where it has any."""
+        """Return the figures of all of a run's requests: those in its faults too, if it has any."""
         distribution = self.predicted.distribution
         if distribution is None:
             return ExpectedValues()
@@ -210,7 +211,9 @@ class Prediction(_Lenient):
         return distribution.with_faults or ExpectedValues()
 
     def input(self, *key: str) -> float | None:
-        """A figure that the plan was made from, at `key` under inputs; None if it is not said."""
+        """Return a figure that the plan was made from, at `key` under inputs; None if it is not
+        said.
+        """
         value: Any = self.inputs
         for part in key:
             value = value.get(part) if isinstance(value, dict) else None
@@ -220,7 +223,7 @@ class Prediction(_Lenient):
 
 
 def read_prediction(path: Path) -> Prediction:
-    """Read a plan.json. Raises InputError where it is none, or a plan that found no fleet."""
+    """Read a plan.json. Raises InputError if it is none, or a plan that found no fleet."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -259,7 +259,9 @@ class Role(Strict):
         return self._directory
 
     def call_of(self, role: str) -> int | None:
-        """The place in `calls` of how a machine of this role asks one of `role`; None: never."""
+        """Return the place in `calls` of how a machine of this role asks one of `role`; None:
+        never.
+        """
         fitting = (k for k, call in enumerate(self.calls) if not call.roles or role in call.roles)
         return next(fitting, None)
 
@@ -268,7 +270,7 @@ Roles = Mapping[str, Role]
 
 
 def find_roles(design: Path | None = None) -> Roles:
-    """All roles by name: those of infra/roles, and before them the design's own.
+    """Return all roles by name: those of infra/roles, and before them the design's own.
 
     Raises InputError with file, line and key for what is wrong in any of them.
     """
@@ -294,7 +296,9 @@ def read_role(path: Path) -> Role:
 
 @lru_cache(maxsize=256)
 def _checked(path: Path, text: str) -> Role:
-    """The role of a file with this text. There are some forty, and each design needs them all."""
+    """Return the role of a file with this text. There are some forty, and each design needs them
+    all.
+    """
     role = check(parse_json(text, path), Role)
     role._directory = path.parent
     return role
@@ -317,7 +321,7 @@ def _problems(name: str, role: Role, roles: Roles) -> Iterator[Problem]:
 
 
 def _script_problems(role: Role) -> Iterator[Problem]:
-    """The name of the role at the node agent; a role under a second name has the other's."""
+    """Yield the name of the role at the node agent; a role under a second name has the other's."""
     if (
         role.context is not None
         and not (role.directory / "context" / role.context.dockerfile).is_file()

@@ -25,7 +25,7 @@ Phase = Literal["warm-up", "measure", "fault", "recovery"]
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
-    """The random stream for one purpose: equal seed and names, equal numbers."""
+    """Return the random stream for one purpose: equal seed and names, equal numbers."""
     keys = [zlib.crc32(str(name).encode()) for name in names]
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, *keys])))
 
@@ -117,7 +117,7 @@ def fault_begins(fault: Fault, number: int, end_s: float, seed: int) -> tuple[fl
 
 
 def pair_seed(seed: int, pair: int) -> int:
-    """The seed of everything that both arms of a pair share."""
+    """Return the seed of everything that both arms of a pair share."""
     return int(stream(seed, "pair", pair).integers(2**63))
 
 
@@ -132,7 +132,9 @@ class Block:
 
 
 def blocks(experiment: Experiment) -> tuple[Block, ...]:
-    """The run in order. In ABBA the k-th A and the k-th B are a pair and share their seed."""
+    """Return the run in order. In ABBA the k-th A and the k-th B are a pair and share
+    their seed.
+    """
     arms = tuple(experiment.arms)
     order = experiment.design.order * experiment.design.repeats
     result: list[Block] = []
@@ -153,7 +155,7 @@ class PhaseWindow:
 
 
 def phase_windows(experiment: Experiment) -> tuple[PhaseWindow, ...]:
-    """The phases of every block, without gaps, in order.
+    """Return the phases of every block, without gaps, in order.
 
     Without faults: warm-up, measure. With faults the measurement is `measure` until the first
     fault begins, `fault` until the last one ends, then `recovery`. One that comes again may do so
@@ -179,7 +181,7 @@ def phase_windows(experiment: Experiment) -> tuple[PhaseWindow, ...]:
 
 
 def load_length_s(experiment: Experiment) -> float:
-    """All blocks, and what comes before them."""
+    """Return all blocks, and what comes before them."""
     calibration_s = 0.0 if experiment.load.utilisation is None else CALIBRATION_S
     blocks_s = len(blocks(experiment)) * block_length_s(experiment)
     return calibration_s + experiment.phases.settle + blocks_s

@@ -53,21 +53,23 @@ class Target(Strict):
 
 
 def in_url(host: str) -> str:
-    """A host as URLs have it: an IPv6 address in brackets."""
+    """Return a host as URLs have it: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def addresses(host: str) -> list[str]:
-    """All of a name as this host's resolver gives them, those of IPv4 first. Raises OSError where
-    there is none."""
+    """Return all of a name as this host's resolver gives them, those of IPv4 first. Raises OSError
+    where there is none.
+    """
     found = socket.getaddrinfo(host, None, socket.AF_UNSPEC, socket.SOCK_STREAM)
     found.sort(key=lambda one: one[0] != socket.AF_INET)
     return list(dict.fromkeys(str(one[4][0]) for one in found))
 
 
 def resolved(place: str, url: str, allowed: Collection[str], lookup: Lookup = addresses) -> Target:
-    """The service at `url`. Raises InputError at `place` for a URL that is none, a host that is not
-    allowed, and one without an address that load may go to."""
+    """Return the service at `url`. Raises InputError at `place` for a URL that is none, a host that
+    is not allowed, and one without an address that load may go to.
+    """
     parts = _parts(place, url)
     host = str(parts.hostname)
     address = _address(place, host, lookup)

@@ -49,7 +49,7 @@ def experiment_text(experiment: Experiment, comment: str) -> str:
 
 
 def _table(key: str, values: Mapping[str, Any]) -> list[str]:
-    """A table, its lists of tables below it; what is empty is left out."""
+    """Return a table, its lists of tables below it; what is empty is left out."""
     stated = {name: value for name, value in values.items() if value not in ([], {})}
     lists = [name for name, value in stated.items() if _holds_tables(value)]
     lines = [f"[{key}]", *_pairs({name: stated[name] for name in stated if name not in lists})]

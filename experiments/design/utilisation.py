@@ -52,7 +52,7 @@ def used(
 def binding_tier(
     work_s: Mapping[str, float], copies: Mapping[str, float], fleet: Fleet
 ) -> str | None:
-    """The tier that a higher rate fills first; None where no tier does any work."""
+    """Return the tier that a higher rate fills first; None if no tier does any work."""
     shares = used(work_s, 1.0, copies, fleet)
     found = max(shares, key=lambda tier: shares[tier], default=None)
     return found if found is not None and shares[found] > 0.0 else None
@@ -61,8 +61,8 @@ def binding_tier(
 def most_used(
     utilisation: float, first: Mapping[str, float], copies: Mapping[str, float]
 ) -> dict[str, float]:
-    """The most that each tier can be used under an arm, whatever its work, where `utilisation` is
-    asked of the first arm.
+    """Return the most that each tier can be used under an arm, whatever its work, where
+    `utilisation` is asked of the first arm.
 
     Parameters: first and copies, `copies_of` the first arm and of the other.
     """

@@ -24,19 +24,21 @@ def check_worker(worker: str, directory: Path) -> None:
 
 
 def sent_by(worker: str, has_client: bool) -> str:
-    """The load worker of a run on this host, in words: which, and why not the one asked for."""
+    """Return the load worker of a run on this host, in words: which, and why not the one
+    asked for.
+    """
     if worker == DEFAULT and has_client:
         return f"{PYTHON}: the workload has a client of its own, in Python"
     return worker
 
 
 def worker_command(worker: str, directory: Path, *, in_python: bool = False) -> tuple[str, ...]:
-    """The command that starts it, without its arguments.
+    """Return the command that starts it, without its arguments.
 
     Parameters: worker, `native`, a folder of experiments/load/workers, or the path of an executable
     from a design's `directory`; in_python, whether the load is of the kind that only Python sends:
     by a client of the workload's own, or by workers on other machines. Then `locust` stands in for
-    `native`. Raises: InputError where it is none of these; EnvironmentMissing where `native` is not
+    `native`. Raises: InputError if it is none of these; EnvironmentMissing where `native` is not
     built.
     """
     if worker == DEFAULT and not in_python:

@@ -124,7 +124,9 @@ def numbered(name: str, count: int) -> tuple[str, ...]:
 
 
 def lines_of(path: Path) -> tuple[str, ...]:
-    """The lines of a list, stripped; empty ones are left out. Raises InputError where none is."""
+    """Return the lines of a list, stripped; empty ones are left out. Raises InputError if none
+    is.
+    """
     found = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines())
     if not any(found):
         raise InputError(str(path), expected="a word in each line", got="none", hint="Fill it.")
@@ -132,7 +134,7 @@ def lines_of(path: Path) -> tuple[str, ...]:
 
 
 def find_workloads(directory: Path | None) -> Mapping[str, Workload]:
-    """The workloads of the built-in roles and of a design's folder, whose own win.
+    """Return the workloads of the built-in roles and of a design's folder, whose own win.
 
     Raises: InputError with file and line for a module that cannot be used.
     """
@@ -167,8 +169,9 @@ def population_of(workload: Workload) -> Population:
 
 
 def reads_of(workloads: Mapping[str, Workload], user: str) -> float:
-    """Share of a user's requests that only read, and so may be copied; 1 where there is no such
-    user."""
+    """Share of a user's requests that only read, and so may be copied; 1 if there is no such
+    user.
+    """
     if user not in workloads:
         return 1.0
     population = population_of(workloads[user])
@@ -193,13 +196,13 @@ def _only_reads(operation: Operation) -> bool:
 
 
 def file_of(workload: Workload) -> Path:
-    """The module that it stands in."""
+    """Return the module that it stands in."""
     return Path(str(sys.modules[workload.population.__module__].__file__))
 
 
 @cache
 def module_at(path: Path) -> ModuleType:
-    """A Python file as a module of a private name; once for each path.
+    """Return a Python file as a module of a private name; once for each path.
 
     Raises: InputError with file and line.
     """
@@ -233,7 +236,7 @@ def _workloads_in(path: Path) -> dict[str, Workload]:
 
 
 def _broken(path: Path, error: Exception) -> InputError:
-    """The place in the file at which it failed, and the error."""
+    """Return the place in the file at which it failed, and the error."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         line = error.lineno
     else:

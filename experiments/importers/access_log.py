@@ -54,7 +54,7 @@ class LogRead:
 
 
 def read_access_log(path: Path, matching: str | None, without: str | None) -> LogRead:
-    """The reads of a log whose path and query match `matching` and not `without`.
+    """Return the reads of a log whose path and query match `matching` and not `without`.
 
     Raises InputError for a file that cannot be read, patterns that are none, and a file of which
     more lines are broken than whole.

@@ -65,7 +65,7 @@ class _Har(BaseModel):
 
 
 def read_har(path: Path, host: str | None) -> tuple[Traffic, str]:
-    """The requests to one host, the first one's where none is named; and that host.
+    """Return the requests to one host, the first one's where none is named; and that host.
 
     Raises InputError for a file that is no HAR, is too large, or has no request to the host.
     """
@@ -128,7 +128,7 @@ def _add(entry: _Entry, traffic: Traffic) -> None:
 
 
 def _text(sent: _Content) -> str | None:
-    """The body; None where it is not text. A form may stand in `params` alone."""
+    """Return the body; None if it is not text. A form may stand in `params` alone."""
     if sent.encoding:
         return None
     if sent.text is None and sent.params:

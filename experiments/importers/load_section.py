@@ -43,8 +43,9 @@ def write_load(folder: Path, imported: Imported, trace: Sequence[float] = ()) ->
 
 
 def with_operations(text: str, imported: Imported, traced: bool = False) -> str:
-    """The text of an experiment.toml with these operations. Raises InputError where it has no
-    `[load]` on a line of its own, or the text would be no TOML."""
+    """Return the text of an experiment.toml with these operations. Raises InputError if it has
+    no `[load]` on a line of its own, or the text would be no TOML.
+    """
     lines = text.splitlines()
     begin = next((at for at, line in enumerate(lines) if _LOAD.match(line)), None)
     if begin is None:
@@ -100,5 +101,5 @@ def _operation_lines(one: Operation) -> list[str]:
 
 
 def quoted(text: str) -> str:
-    """A basic string of TOML."""
+    """Return a basic string of TOML."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -41,7 +41,7 @@ def holds_secret(value: str) -> bool:
 
 
 def kept_segment(segment: str, before: str, removed: Counter[str]) -> str:
-    """A segment of a path, as text, without secrets; `before` is the one in front of it."""
+    """Return a segment of a path, as text, without secrets; `before` is the one in front of it."""
     first, *parameters = segment.split(";")
     after_secret = is_secret(before) or _LINK.search(before)
     if _SHAPED.search(first) or (after_secret and _LINK_SECRET.fullmatch(first)):
@@ -55,7 +55,7 @@ def kept_segment(segment: str, before: str, removed: Counter[str]) -> str:
 
 
 def kept_value(key: str, value: str, place: str, removed: Counter[str]) -> str:
-    """The value of a key, replaced and counted where it is a secret."""
+    """Return the value of a key, replaced and counted where it is a secret."""
     if not value or not (is_secret(key) or holds_secret(value)):
         return value
     removed[f"{place} {key}"[:80]] += 1
@@ -82,8 +82,9 @@ def _one_line_of_latin_1(value: str) -> bool:
 
 
 def kept_body(text: str, content_type: str, removed: Counter[str]) -> str | None:
-    """A body with secrets replaced, in JSON and in forms. None for another body that has a word
-    which names a secret: what belongs to the word is not known there."""
+    """Return a body with secrets replaced, in JSON and in forms. None for another body that has a
+    word which names a secret: what belongs to the word is not known there.
+    """
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "application/x-www-form-urlencoded":
         pairs = parse_qsl(text, keep_blank_values=True)
@@ -98,7 +99,7 @@ def kept_body(text: str, content_type: str, removed: Counter[str]) -> str | None
 
 
 def _cleaned(value: Any, removed: Counter[str], key: str = "", secret: bool = False) -> Any:
-    """A value of JSON, without texts and numbers below a secret `key`."""
+    """Return a value of JSON, without texts and numbers below a secret `key`."""
     if isinstance(value, dict):
         return {
             name: _cleaned(one, removed, key if secret else name, secret or is_secret(name))

@@ -148,7 +148,9 @@ class Imported:
 
 
 def operations_of(traffic: Traffic) -> Imported:
-    """The operations of all requests, the most frequent ones first, within the limits above."""
+    """Return the operations of all requests, the most frequent ones first, within the
+    limits above.
+    """
     left_out = Counter(traffic.left_out)
     made: list[Operation] = []
     values: dict[str, list[tuple[str, int]]] = {}
@@ -184,7 +186,7 @@ def operations_of(traffic: Traffic) -> Imported:
 
 
 def parameters_csv(columns: Mapping[str, Sequence[str]]) -> str:
-    """The columns as a CSV file with a heading."""
+    """Return the columns as a CSV file with a heading."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -211,7 +213,7 @@ def without_secrets(url: str, removed: Counter[str]) -> str:
 
 
 def _unusable(one: Request) -> str:
-    """The reason that it cannot be asked again; "" where it can."""
+    """Return the reason that it cannot be asked again; "" where it can."""
     if one.method not in METHODS:
         return f"method {one.method}"[:40]
     if not one.target.startswith("/") or len(one.target) > TARGET_MOST:
@@ -279,7 +281,7 @@ def _split(
 def _operation(
     group: _Group, names: set[str], taken: Mapping[str, Any]
 ) -> tuple[Operation, dict[str, list[tuple[str, int]]]]:
-    """The operation, and the columns that it needs."""
+    """Return the operation, and the columns that it needs."""
     own: dict[str, list[tuple[str, int]]] = {}
 
     def column(like: str, values: Iterable[tuple[str, int]]) -> str:

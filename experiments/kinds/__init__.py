@@ -30,7 +30,7 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str) -> Kind[Any]:
-    """The kind called `name`. Raises InputError naming those there are."""
+    """Return the kind called `name`. Raises InputError naming those there are."""
     if name not in names():
         raise InputError(
             f"kind {name}",
@@ -43,7 +43,7 @@ def find(name: str) -> Kind[Any]:
 
 
 def kind_of(design: Design) -> Kind[Any]:
-    """The kind that a design asks for."""
+    """Return the kind that a design asks for."""
     return find(design.experiment.kind)
 
 
@@ -62,7 +62,7 @@ def check_plans(design: Design, place: str) -> None:
 def section_of(
     kind: Kind[SectionT], design: Design, options: Mapping[str, Any] | None = None
 ) -> SectionT:
-    """The kind's table of experiment.toml, `options` put over it, checked.
+    """Return the kind's table of experiment.toml, `options` put over it, checked.
 
     Raises: InputError with file and key where it, or the design, is not what the kind needs.
     """

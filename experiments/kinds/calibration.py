@@ -73,7 +73,7 @@ class Work:
 def cores_in(hosts: pl.DataFrame, machines: Sequence[str], piece: Piece) -> float:
     """Cores that machines use together in a stretch, a sample telling of the second before it.
 
-    Raises: MeasurementFailed where a machine has no sample in it.
+    Raises: MeasurementFailed if a machine has no sample in it.
     """
     rows = hosts.filter(
         pl.col("time_s").is_between(piece.start_s + 0.5, piece.end_s + 0.5)
@@ -93,11 +93,11 @@ def cores_in(hosts: pl.DataFrame, machines: Sequence[str], piece: Piece) -> floa
 def work_of(
     hosts: pl.DataFrame, pieces: Sequence[Piece], idle: Piece | None, fleet: Fleet
 ) -> dict[str, Work]:
-    r"""Work by tier, s = sum_k (cores_k - idle) T_k / sum_k n_k over pieces k of T_k seconds and
+    """Work by tier, s = sum_k (cores_k - idle) T_k / sum_k n_k over pieces k of T_k seconds and
     n_k requests; its interval is Student's over the pieces' own.
 
     Parameters: hosts as in hosts.parquet; idle None: nothing is subtracted.
-    Raises: MeasurementFailed where a sample is missing, or a piece has no request.
+    Raises: MeasurementFailed if a sample is missing, or a piece has no request.
     """
     if not pieces or min(piece.requests for piece in pieces) == 0:
         raise MeasurementFailed(
@@ -146,7 +146,7 @@ def rate_for(
     """lambda = u n c / s of the tier that binds, at three digits.
 
     Parameters: work under the first arm, whose copies these are.
-    Raises: MeasurementFailed where no tier does any work.
+    Raises: MeasurementFailed if no tier does any work.
     """
     per_copy = {tier: one.cpu_s / copies[tier] for tier, one in work.items()}
     tier = binding_tier(per_copy, copies, fleet)
@@ -163,9 +163,9 @@ def rate_for(
 
 
 def rated(experiment: Experiment, fleet: Fleet, rate: Rate) -> Experiment:
-    """The experiment at that rate.
+    """Return the experiment at that rate.
 
-    Raises: MeasurementFailed where it is too uncertain, above what workers may be asked for, or so
+    Raises: MeasurementFailed if it is too uncertain, above what workers may be asked for, or so
     low that the design's guard would never look.
     """
     load = experiment.load
@@ -242,7 +242,7 @@ def calibration_json(
     pieces: Sequence[Piece],
     reads: float,
 ) -> Calibration:
-    """The asked utilisation, the rate and work found, and the use expected of each arm."""
+    """Return the asked utilisation, the rate and work found, and the use expected of each arm."""
     rate, work = found
     first = copies_of(next(iter(experiment.arms.values())).replicas, fleet, reads)
     per_copy = {tier: one.cpu_s / first[tier] for tier, one in work.items()}
@@ -280,7 +280,7 @@ class _Calibration:
         self.pieces: list[Piece] = []
 
     def search(self) -> tuple[Rate, dict[str, Work]]:
-        """The rate, and the work by tier that it follows from."""
+        """Return the rate, and the work by tier that it follows from."""
         near_per_s = self._near_per_s()
         settle_s = max(SETTLE_S, self._experiment.phases.settle)
         for attempt in range(1, TRIES_MAX + 1):
@@ -298,8 +298,9 @@ class _Calibration:
         return max(LEAST_PER_S, min(wanted_per_s, most_per_s))
 
     def _near_per_s(self) -> float:
-        """A rate near the one asked for, from below: nothing is subtracted yet. The first trial
-        decides nothing, for its caches are cold."""
+        """Return a rate near the one asked for, from below: nothing is subtracted yet. The first
+        trial decides nothing, for its caches are cold.
+        """
         rate_per_s = FIRST_PER_S
         for number in range(TRIALS_MAX):
             trial = pieces_of(self._run(rate_per_s, 0.0, TRIAL_S), 0.0, TRIAL_S, 1)
@@ -338,7 +339,7 @@ class _Calibration:
         return Piece(start_s, start_s + IDLE_S)
 
     def _hosts(self, until_s: float) -> pl.DataFrame:
-        """The machines' samples until then, once all have come; at last, those that have."""
+        """Return the machines' samples until then, once all have come; at last, those that have."""
         testbed, limit = self._testbed, time.monotonic() + SAMPLES_WAIT_S
         machines = {name for tier in self._fleet.tiers for name in self._fleet.nodes_of(tier)}
         query = InfluxQuery(testbed.fleet.influxdb)

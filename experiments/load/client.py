@@ -104,7 +104,7 @@ class Client(ABC):
         self.clock = clock
 
     def request(self, text: str) -> Any:
-        """The argument of `fetch`, made before the block from an operation's request."""
+        """Return the argument of `fetch`, made before the block from an operation's request."""
         return text
 
     @abstractmethod
@@ -132,7 +132,7 @@ class ByteClient(Client):
 
     @abstractmethod
     def request(self, text: str) -> bytes:
-        """The bytes of a request that a plan names by `text`."""
+        """Return the bytes of a request that a plan names by `text`."""
 
     @abstractmethod
     def read_reply(self, pieces: Iterator[bytes], wanted: bytes, reply: Reply) -> None:
@@ -179,7 +179,7 @@ class ByteClient(Client):
             self._idle.pop().connection.close()
 
     def _pieces(self, connection: socket.socket, deadline_s: float) -> Iterator[bytes]:
-        """The received pieces, until the server's end of it (an empty piece, once)."""
+        """Yield the received pieces, until the server's end of it (an empty piece, once)."""
         while True:
             connection.settimeout(self._remaining_s(deadline_s))
             data = connection.recv(_RECEIVE_BYTES)
@@ -188,7 +188,9 @@ class ByteClient(Client):
                 raise Cut
 
     def _reusable(self) -> socket.socket | None:
-        """The connection used last, if it is still good; older ones than IDLE_S are closed."""
+        """Return the connection used last, if it is still good; older ones than IDLE_S are
+        closed.
+        """
         now_s = self.clock()
         while self._idle and now_s - self._idle[0].since_s > IDLE_S:
             self._idle.popleft().connection.close()

@@ -46,12 +46,12 @@ def _client(plan: LoadPlan, url: str, clock: Callable[[], float]) -> Client:
 
 
 def host_header(plan: LoadPlan, client: Client) -> str:
-    """The Host header of requests that `client` sends for `plan`."""
+    """Return the Host header of requests that `client` sends for `plan`."""
     return plan.target.authority if plan.target else host_of(client.address)
 
 
 def own_class(client: ClientClass) -> type[Client]:
-    """The class that a plan names. Raises: InputError where there is none."""
+    """Return the class that a plan names. Raises: InputError if there is none."""
     path = ROOT / client.file
     found = getattr(module_at(path), client.name, None) if path.name == MODULE else None
     if not (isinstance(found, type) and issubclass(found, Client)):

@@ -62,7 +62,7 @@ class Timing:
 
 
 def draw(population: Population, timing: Timing) -> Drawn:
-    """All of a block; what would leave later than it ends is left out."""
+    """Return all of a block; what would leave later than it ends is left out."""
     seed = timing.seed
     if population.weights:
         return _weighted(population, timing)
@@ -75,7 +75,9 @@ def draw(population: Population, timing: Timing) -> Drawn:
 
 
 def requests_per_arrival(population: Population) -> float:
-    """The mean over arrivals: one for an operation by itself, the steps of a session for that."""
+    """Return the mean over arrivals: one for an operation by itself, the steps of a session for
+    that.
+    """
     weights = [*population.weights, *(one.weight for one in population.sessions)]
     sizes = [*(1 for _ in population.weights), *(len(one.steps) for one in population.sessions)]
     return float(np.dot(weights, sizes) / np.sum(weights))
@@ -99,7 +101,7 @@ def _expanded(
     length_s: float,
     seed: int,
 ) -> Drawn:
-    """Each session as its steps, all in the order of their offsets."""
+    """Return each session as its steps, all in the order of their offsets."""
     rows = _rows(population, len(begins_s), seed)
     waits = stream(seed, "think")
     count = len(population.operations)
@@ -138,7 +140,7 @@ def _choices(weights: NDArray[np.float64], count: int, seed: int) -> NDArray[np.
 
 
 def _rows(population: Population, count: int, seed: int) -> NDArray[np.int64]:
-    """A row of the table for each; empty without a table."""
+    """Return a row of the table for each; empty without a table."""
     if population.table is None:
         return np.empty(0, dtype=np.int64)
     return stream(seed, "rows").integers(len(population.table.rows), size=count)

@@ -55,8 +55,9 @@ class LoadStatus:
 
 
 def remote_workers(asked: int, waiting: int) -> RemoteWorkers | None:
-    """The place of `asked` workers: None, on this machine, which alone makes one worker's load, and
-    all of it where no worker is `waiting` elsewhere. Raises: InputError where too few are.
+    """Return the place of `asked` workers: None, on this machine, which alone makes one worker's
+    load, and all of it where no worker is `waiting` elsewhere. Raises: InputError where too few
+    are.
     """
     if asked == 1 or waiting == 0:
         return None
@@ -96,7 +97,7 @@ class LoadGenerator:
 
 
 def with_sessions(records: pl.DataFrame, plan: LoadPlan) -> pl.DataFrame:
-    """The records with the session that each is a step of."""
+    """Return the records with the session that each is a step of."""
     if not plan.sessions:
         return records
     first: list[int] = []
@@ -191,7 +192,7 @@ class LoadHandle:
             self._control.sendall(json.dumps(message).encode() + b"\n")
 
     def poll(self) -> LoadStatus:
-        """The state and the new records; returns at once."""
+        """Return the state and the new records; returns at once."""
         self._hear()
         records = self._reader.take()
         if self._reader.problem:
@@ -226,7 +227,7 @@ class LoadHandle:
             os.close(self._end)
 
     def records(self) -> pl.DataFrame:
-        """All that was measured, in the schema of requests.parquet, by index.
+        """Return all that was measured, in the schema of requests.parquet, by index.
 
         Raises DiskFull when the worker could not write all of it.
         """
@@ -336,7 +337,7 @@ def _started(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
 
 
 def _tail(log: Path) -> str:
-    """The last lines of a log."""
+    """Return the last lines of a log."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
         text = file.read().decode(errors="replace")

@@ -53,7 +53,9 @@ class Expected:
     def judge(
         self, status: int, headers: Iterable[tuple[str, str]], body: bytes
     ) -> tuple[str, str]:
-        """The outcome, and what the answer lacks; the user has its cookies and values then."""
+        """Return the outcome, and what the answer lacks; the user has its cookies and
+        values then.
+        """
         found = list(headers)
         _keep_cookies(self.user.cookies, found)
         if not any(low <= status <= high for low, high in self.request.status):
@@ -71,13 +73,13 @@ class Expected:
 
 
 def host_of(address: tuple[str, int]) -> str:
-    """The Host header of requests to an address."""
+    """Return the Host header of requests to an address."""
     host = in_url(address[0])
     return host if address[1] == 80 else f"{host}:{address[1]}"
 
 
 def bytes_of(request: HttpRequest, host: str, user: VirtualUser) -> bytes:
-    """The whole request, as it is sent."""
+    """Return the whole request, as it is sent."""
     body = None if request.body is None else _joined(request.body, user.values)
     given = {name.lower() for name, _ in request.headers}
     lines = [request.method.encode() + b" " + _joined(request.path, user.values) + b" HTTP/1.1"]
@@ -124,7 +126,7 @@ class _Answer:
         return found is not _MISSING
 
     def at(self, path: JsonPath | None, header: str | None) -> Any:
-        """The value there, or _MISSING."""
+        """Return the value there, or _MISSING."""
         if header is not None:
             name = header.lower()
             return next((value for key, value in self.headers if key.lower() == name), _MISSING)
@@ -152,7 +154,7 @@ def _equal(found: Any, wanted: Any) -> bool:
 
 
 def _as_text(found: Any) -> str | None:
-    """A value that a later request can hold, as text; None of what is none."""
+    """Return a value that a later request can hold, as text; None of what is none."""
     if isinstance(found, bool):
         return "true" if found else "false"
     if isinstance(found, int | float):

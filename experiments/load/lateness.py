@@ -9,7 +9,8 @@ LAG_MS_MAX = 0.2  # p99 of sent - intended; the native worker's is below it
 
 
 def less_late(lag_ms_p99: float | None, plan: LoadPlan, worker: str) -> str | None:
-    """The lateness of a Python worker above `LAG_MS_MAX`, and what would do; None of any other.
+    """Return the lateness of a Python worker above `LAG_MS_MAX`, and what would do; None of any
+    other.
 
     Parameters: worker, as the design names it.
     """

@@ -146,23 +146,25 @@ class LoadPlan:
         return task_s + steps * (self.load.connect_timeout_s + self.load.response_timeout_s)
 
     def index_of(self, position: int) -> int:
-        """The number in the block of this plan's arrival `place`."""
+        """Return the number in the block of this plan's arrival `place`."""
         return self.first + self.step * position
 
     def url_of(self, position: int) -> str:
-        """The entry that this plan's arrival `place` asks."""
+        """Return the entry that this plan's arrival `place` asks."""
         urls = self.entries[self.operations[self.operation_of[position]].entry]
         return urls[self.index_of(position) % len(urls)]
 
     def phase_at(self, offset_s: float) -> str:
-        """The phase that a request belongs to, by its intended start."""
+        """Return the phase that a request belongs to, by its intended start."""
         for window in self.windows:
             if offset_s < window.end_s:
                 return window.phase
         return self.windows[-1].phase
 
     def only_used(self) -> LoadPlan:
-        """The same with no operation that no arrival asks: a store has more records than that."""
+        """Return the same with no operation that no arrival asks: a store has more records than
+        that.
+        """
         used = sorted(set(self.operation_of))
         number_of = {operation: number for number, operation in enumerate(used)}
         return replace(
@@ -176,8 +178,9 @@ PLAN: TypeAdapter[LoadPlan] = TypeAdapter(LoadPlan)
 
 
 def entry_url(url: str, target: PlanTarget | None = None) -> SplitResult:
-    """An entry's URL in its parts. Refuses anything but this machine's own fleet, or, where a plan
-    has a `target`, anything but that."""
+    """Return an entry's URL in its parts. Refuses anything but this machine's own fleet, or, where
+    a plan has a `target`, anything but that.
+    """
     parts = urlsplit(url)
     try:
         address = ipaddress.ip_address(parts.hostname or "")
@@ -199,7 +202,7 @@ def entry_url(url: str, target: PlanTarget | None = None) -> SplitResult:
 
 
 def protocol_of(url: str) -> str:
-    """The protocol that an entry speaks, by TLS or not."""
+    """Return the protocol that an entry speaks, by TLS or not."""
     scheme = urlsplit(url).scheme
     return "http" if scheme == "https" else scheme
 
@@ -215,7 +218,8 @@ def plan_block(
     workload: Workload,
     target: Target | None = None,
 ) -> LoadPlan:
-    """The plan of one block: equal seeds give equal arrivals and operations, whatever the arm.
+    """Return the plan of one block: equal seeds give equal arrivals and operations, whatever the
+    arm.
 
     Parameters: entries, URLs by entry tier; an operation that names no tier goes to the first;
     target, the service that all of them are, where it is no fleet.
@@ -264,8 +268,9 @@ def plan_block(
 
 
 def addressed(operation: Operation, first: str, entries: Mapping[str, Sequence[str]]) -> Operation:
-    """The operation with its entry tier: its own, else the `first`. Raises: InputError for one that
-    is no entry."""
+    """Return the operation with its entry tier: its own, else the `first`. Raises: InputError for
+    one that is no entry.
+    """
     tier = operation.entry or first
     if tier not in entries:
         raise InputError(
@@ -280,7 +285,9 @@ def addressed(operation: Operation, first: str, entries: Mapping[str, Sequence[s
 def _used_rows(
     population: Population, row_of: tuple[int, ...]
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[int, ...]]:
-    """The rows of the table that arrivals have, and the place of each arrival's among them."""
+    """Return the rows of the table that arrivals have, and the place of each arrival's
+    among them.
+    """
     if population.table is None:
         return (), ()
     used = sorted(set(row_of))
@@ -290,14 +297,14 @@ def _used_rows(
 
 
 def client_class_of(workload: Workload) -> ClientClass | None:
-    """The client of a workload's own, if it has one."""
+    """Return the client of a workload's own, if it has one."""
     if workload.client is None:
         return None
     return ClientClass(_from_root(file_of(workload)), workload.client.__name__)
 
 
 def locustfile_in(workload: Workload, population: Population, load: Load) -> LocustFile | None:
-    """The Locust file of a workload, if it is one's."""
+    """Return the Locust file of a workload, if it is one's."""
     if workload.locustfile is None:
         return None
     names = [operation.name for operation in population.operations]

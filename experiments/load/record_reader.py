@@ -104,7 +104,7 @@ class ContractViolation(Exception):
 
 
 def message_of(line: bytes) -> Message:
-    """A line of the control socket. Raises: ContractViolation."""
+    """Return a line of the control socket. Raises: ContractViolation."""
     try:
         return MESSAGE.validate_json(line)
     except ValidationError as error:
@@ -125,7 +125,7 @@ class RecordReader:
         self.start_s: float | None = None  # the block's, once it is known
 
     def take(self) -> tuple[RequestRecord, ...]:
-        """The valid records since the last call."""
+        """Return the valid records since the last call."""
         found: list[RequestRecord] = []
         try:
             self._take_into(found)
@@ -165,7 +165,7 @@ class RecordReader:
         return record
 
     def _wrong(self, record: RequestRecord) -> str:
-        """Deviations from the plan; empty where there are none."""
+        """Deviations from the plan; empty if there are none."""
         index, plan = record["index"], self._plan
         if not 0 <= index < len(self._seen):
             return f"index {index} of {len(self._seen)} arrivals"

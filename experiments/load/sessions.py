@@ -93,7 +93,7 @@ class SessionClient(Client):
             gevent.spawn(self._end, self._idle.pop()[1])
 
     def _reusable(self) -> Any:
-        """The session used last; older ones than `idle_s` are ended."""
+        """Return the session used last; older ones than `idle_s` are ended."""
         now_s = self.clock()
         while self._idle and now_s - self._idle[0][0] > self.idle_s:
             gevent.spawn(self._end, self._idle.popleft()[1])

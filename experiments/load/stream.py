@@ -54,7 +54,7 @@ class Stream:
 
 
 def size_in(text: bytes) -> int:
-    """A size that a server stated; -1 for none."""
+    """Return a size that a server stated; -1 for none."""
     try:
         number = int(text)
     except ValueError as error:
@@ -65,5 +65,5 @@ def size_in(text: bytes) -> int:
 
 
 def value_of(key: str, size: int) -> bytes:
-    """The value of a write: the key again and again, with spaces between, up to the size."""
+    """Return the value of a write: the key again and again, with spaces between, up to the size."""
     return (f"{key} " * (size // (len(key) + 1) + 1))[:size].encode()

@@ -28,17 +28,19 @@ class PlanTls:
 
 
 def tls_of(load: Load, directory: Path, name: str | None) -> PlanTls | None:
-    """The TLS part of a design's plan for a server called `name`; None without a name. Raises as
-    `plan_tls`."""
+    """Return the TLS part of a design's plan for a server called `name`; None without a name.
+    Raises as `plan_tls`.
+    """
     if name is None:
         return None
     return plan_tls(name, None if load.ca is None else directory / load.ca, load.insecure)
 
 
 def plan_tls(name: str, ca: Path | None, insecure: bool) -> PlanTls:
-    """The TLS part of a plan for a service called `name`: trusted are those in the file `ca`, else
-    those that this host trusts; of an `insecure` one nobody. Raises InputError for a file that is
-    none, EnvironmentMissing where this host trusts nobody."""
+    """Return the TLS part of a plan for a service called `name`: trusted are those in the file
+    `ca`, else those that this host trusts; of an `insecure` one nobody. Raises InputError for a
+    file that is none, EnvironmentMissing where this host trusts nobody.
+    """
     if insecure:
         return PlanTls(name, "", insecure=True)
     path = ca if ca is not None else Path(ssl.get_default_verify_paths().cafile or "")
@@ -66,7 +68,7 @@ def plan_tls(name: str, ca: Path | None, insecure: bool) -> PlanTls:
 
 
 def context_of(tls: PlanTls) -> ssl.SSLContext:
-    """The same for Python's client."""
+    """Return the same for Python's client."""
     if tls.insecure:
         context = ssl.create_default_context()
         context.check_hostname = False
@@ -90,8 +92,9 @@ def words(error: ssl.SSLError) -> str:
 
 
 def check_answers(target: Target, tls: PlanTls | None, timeout_s: float) -> None:
-    """One connection, before anything is made. Raises EnvironmentMissing where nothing listens, or
-    not as the URL says, InputError where its certificate is wrong."""
+    """One connection, before anything is made. Raises EnvironmentMissing if nothing listens, or
+    not as the URL says, InputError where its certificate is wrong.
+    """
     try:
         with socket.create_connection((target.address, target.port), timeout_s) as plain:
             if tls is not None:

@@ -60,7 +60,7 @@ KeyPath = tuple[str, ...]
 
 
 def bench_tables(folder: Path) -> list[Table]:
-    """A table for each bench, of the newest runs in a folder; none without any."""
+    """Return a table for each bench, of the newest runs in a folder; none without any."""
     runs = list(_runs(folder))[-_NEWEST:]
     paths = {path for _, ratios in runs for path in ratios}
     benches = dict.fromkeys([*_BENCHES, *sorted({path[0] for path in paths})])

@@ -42,7 +42,7 @@ class Alarms:
     alarms: tuple[tuple[int, int, bool], ...]  # and whether upwards
 
     def planted(self, at: int) -> int | None:
-        """The nights from a change to its alarm; None if there was none, or none in time."""
+        """Return the nights from a change to its alarm; None if there was none, or none in time."""
         for looked, at_night, _ in self.alarms:
             if abs(at_night - at) <= _SAME and looked - at <= DELAY_MAX:
                 return looked - at
@@ -57,7 +57,7 @@ def year(
     size: float = 0.0,
     together: float = 0.0,
 ) -> NDArray[np.float64]:
-    """A night's logarithm each, with a change of `size` from night `at` on.
+    """Return a night's logarithm each, with a change of `size` from night `at` on.
 
     Student's t with 5 degrees of freedom, scaled to `spread`; one night in twenty is off by three
     times as much. `together`: rho of x_n = rho x_n-1 + noise, with the same spread.
@@ -73,7 +73,7 @@ def year(
 
 
 def looked_at(values: NDArray[np.float64], first: int = 2) -> Alarms:
-    """A look each night from the `first` on; a change that was told is not told again."""
+    """Return a look each night from the `first` on; a change that was told is not told again."""
     return Alarms(_alarms(len(values), first, lambda count: shifts(values[:count].tolist())))
 
 
@@ -143,7 +143,7 @@ def coverage(rng: np.random.Generator, between: float, runs: int, times: int) ->
 
 
 def row(spread: float, together: float, years: int, times: int) -> str:
-    """The figures of one spread as a line of a Markdown table."""
+    """Return the figures of one spread as a line of a Markdown table."""
     rng = np.random.default_rng((20261123, round(spread * 1000), round(together * 10)))
     alarms = false_alarms(rng, spread, years, together)
     cells = [f"{spread:g}", f"{together:g}", f"{alarms:.2f}"]
@@ -154,7 +154,7 @@ def row(spread: float, together: float, years: int, times: int) -> str:
 
 
 def covered(between: float, times: int) -> str:
-    """The coverage of a spread between runs, for several numbers of runs."""
+    """Return the coverage of a spread between runs, for several numbers of runs."""
     shares = [
         coverage(np.random.default_rng((20261128, runs, round(10 * between))), between, runs, times)
         for runs in RUNS

@@ -107,8 +107,9 @@ class Change:
 
     @property
     def host_factor(self) -> float | None:
-        """The factor by which the host became faster; None where it did not by more than a
-        quarter."""
+        """The factor by which the host became faster; None if it did not by more than a
+        quarter.
+        """
         before, after = self.speeds
         if before is None or after is None or abs(math.log(after / before)) < _HOST_SAME:
             return None
@@ -116,7 +117,7 @@ class Change:
 
 
 def shifts(values: Sequence[float], watch: Watch | None = None) -> list[Shift]:
-    """The changes of level in a series of logarithms, oldest first."""
+    """Return the changes of level in a series of logarithms, oldest first."""
     watch = watch or Watch()
     wanted = math.log(watch.size_min)
     found = _shifts(np.asarray(values, dtype=np.float64), LOG_NOISE_MIN, watch)
@@ -197,7 +198,7 @@ def changes(history: History, watch: Watch | None = None) -> list[Change]:
 
 
 def shifts_of(series: Series, watch: Watch) -> list[Shift]:
-    """The changes of level in a series that are large enough, and not only the host's."""
+    """Return the changes of level in a series that are large enough, and not only the host's."""
     return [
         replace(shift, size=size)
         for shift in _shifts(series.scaled, series.noise_min, watch)
@@ -206,7 +207,7 @@ def shifts_of(series: Series, watch: Watch) -> list[Shift]:
 
 
 def _size(series: Series, shift: Shift, watch: Watch) -> float | None:
-    """The weight of a shift; None where it is too small to care, or the host's."""
+    """Return the weight of a shift; None if it is too small to care, or the host's."""
     size = series.size(shift.begin, shift.at, shift.until)
     if series.speeds is not None:
         held = np.asarray(series.scaled) + np.asarray(series.speeds)
@@ -275,6 +276,6 @@ def _speed(nights: Sequence[Sequence[Run]]) -> float | None:
 
 
 def host_words(run: Run) -> str:
-    """The machine that carried a run."""
+    """Return the machine that carried a run."""
     host = run.host
     return f"{host.get('cores')} x {host.get('cpu')}, Linux {host.get('kernel')}" if host else "?"

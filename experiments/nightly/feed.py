@@ -7,7 +7,7 @@ from experiments.nightly.tables import heads
 
 
 def feed_values(history: History) -> list[dict[str, object]]:
-    """The newest thirty nights as entries of the feed."""
+    """Return the newest thirty nights as entries of the feed."""
     return [_entry(history, night) for night in reversed(history.nights[-30:])]
 
 

@@ -35,14 +35,14 @@ class Dated(Protocol):
 
 
 def arms_of(runs: Sequence[Run]) -> list[str]:
-    """The arms of an entry, the baseline first."""
+    """Return the arms of an entry, the baseline first."""
     names = dict.fromkeys(run.arm for run in runs if run.arm is not None)
     bases = {run.baseline for run in runs}
     return sorted(names, key=lambda arm: arm not in bases)
 
 
 def latency_figure(runs: Sequence[Run], name: str) -> Figure:
-    """A percentile of every arm over nights, with its interval and the SLO's limit."""
+    """Return a percentile of every arm over nights, with its interval and the SLO's limit."""
     arms = arms_of(runs)
     points = [
         point_of(run, runs, arms, one.ms, one.low_ms, one.high_ms)
@@ -67,7 +67,7 @@ def latency_figure(runs: Sequence[Run], name: str) -> Figure:
 
 
 def gain_figure(runs: Sequence[Run], statistic: str, found: Sequence[Change]) -> Figure:
-    """The factor over the same run's baseline, with the changes that were found."""
+    """Return the factor over the same run's baseline, with the changes that were found."""
     arms = arms_of(runs)
     points = [
         point_of(run, runs, arms, math.exp(gain.log), _exp(gain.low), _exp(gain.high))
@@ -159,7 +159,7 @@ def _night_axis(runs: Sequence[Dated], first: float, last: float, size: Size) ->
 
 
 def log_y(values: Sequence[float], title: str) -> Callable[[str], Any]:
-    """The axis for each field that is drawn along it."""
+    """Return the axis for each field that is drawn along it."""
     domain = [min(values) * 0.85, max(values) * 1.18]
     scale = alt.Scale(type="log", domain=domain, nice=False, clamp=True)
     axis = alt.Axis(title=title, values=log_ticks(domain), format=",~g")
@@ -203,7 +203,7 @@ def each_run(runs: Sequence[Run]) -> list[Run]:
 
 
 def arm_keys(arms: Sequence[str], shown: Sequence[str | None], shape: str = "") -> list[Key]:
-    """The legend of those arms that are shown, each in its own shape or all in one."""
+    """Return the legend of those arms that are shown, each in its own shape or all in one."""
     return [
         Key(shape or palette.arm_shape(arms, arm), palette.arm_colour(arms, arm).light, arm)
         for arm in arms

@@ -24,7 +24,7 @@ _HOLLOW = " Hollow: the run was not valid."
 
 
 def errors_figure(runs: Sequence[Run]) -> Figure:
-    """The share of each arm's requests that failed, with what the SLO allows."""
+    """Return the share of each arm's requests that failed, with what the SLO allows."""
     allowed = [
         {"x": run.night + side, "y": 100 * run.slo["max_error_share"]}
         for run in each_run(runs)
@@ -39,7 +39,7 @@ def errors_figure(runs: Sequence[Run]) -> Figure:
 
 
 def burn_figure(runs: Sequence[Run]) -> Figure:
-    """The burn rate of the budget of the arm that the SLO is asked of."""
+    """Return the burn rate of the budget of the arm that the SLO is asked of."""
     judged = [run for run in runs if run.arm == run.judged]
     one = [{"x": run.night + side, "y": 1.0} for run in each_run(runs) for side in (-0.5, 0.5)]
     arms = [metric_words(f"burn_{name.removesuffix('_ms')}") for name in BURNS]
@@ -80,7 +80,7 @@ def million_figure(runs: Sequence[Run]) -> Figure:
 
 
 def levels_figures(runs: Sequence[Run]) -> list[Figure]:
-    """A figure for each level that the kind of the runs has."""
+    """Return a figure for each level that the kind of the runs has."""
     names = dict.fromkeys(name for run in runs for name in run.levels)
     return [
         _of_runs(

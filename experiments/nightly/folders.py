@@ -11,7 +11,7 @@ from experiments.nightly.suite import Suite
 
 
 def run_folders(experiment: Path) -> list[Path]:
-    """The folders of an experiment's runs, oldest first: RUN, and KIND/RUN."""
+    """Return the folders of an experiment's runs, oldest first: RUN, and KIND/RUN."""
     found = {
         file.parent
         for pattern in ("*/manifest.json", "*/*/manifest.json")
@@ -22,8 +22,9 @@ def run_folders(experiment: Path) -> list[Path]:
 
 
 def told_apart(folders: Sequence[Path]) -> tuple[Path | None, Path | None]:
-    """The newest run of a design, and of the fleet that was planned from it; None where there is
-    none."""
+    """Return the newest run of a design, and of the fleet that was planned from it; None where
+    there is none.
+    """
     planned = [one for one in folders if one.parent.name == PLANNED_FOLDER]
     own = [one for one in folders if one.parent.name != PLANNED_FOLDER]
     return (own[-1] if own else None, planned[-1] if planned else None)

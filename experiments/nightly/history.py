@@ -225,7 +225,7 @@ class History:
         return tuple(one for one in self.starts if (one.night, one.number) not in done)
 
     def end_of(self, night: int) -> End | None:
-        """The end of a night; None where it was cut short."""
+        """Return the end of a night; None if it was cut short."""
         return next((end for end in reversed(self.ends) if end.night == night), None)
 
     @property
@@ -235,7 +235,7 @@ class History:
         return runs | {one.folder: one.night for one in self.predictions}
 
     def of(self, entry: str) -> tuple[Run, ...]:
-        """All arms of all runs of an entry."""
+        """Return all arms of all runs of an entry."""
         return tuple(run for run in self.runs if run.entry == entry)
 
 
@@ -333,7 +333,9 @@ class Writer:
 
 
 def _mended(path: Path, aside: Path) -> Iterator[str]:
-    """A last line that a crash cut short is put into `aside`, so that the next begins a line."""
+    """Yield a last line that a crash cut short is put into `aside`, so that the next
+    begins a line.
+    """
     data = path.read_bytes() if path.is_file() else b""
     whole, end, torn = data.rpartition(b"\n")
     if not torn:

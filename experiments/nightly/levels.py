@@ -66,7 +66,7 @@ class Series:
         return "/".join(part for part in (self.entry, self.arm, self.metric) if part)
 
     def first(self, count: int) -> Series:
-        """The series as it was after so many nights."""
+        """Return the series as it was after so many nights."""
         speeds = None if self.speeds is None else self.speeds[:count]
         return replace(self, nights=self.nights[:count], values=self.values[:count], speeds=speeds)
 
@@ -91,7 +91,7 @@ class Series:
         return LOG_NOISE_MIN
 
     def level(self, begin: int, until: int) -> float:
-        """The metric over nights, in its own unit."""
+        """Return the metric over nights, in its own unit."""
         part = self.values[begin:until]
         if self.share:
             return sum(one.bad for one in part) / sum(one.of for one in part) / self.unit
@@ -193,8 +193,9 @@ def _series(
 
 
 def power_of_speed(metric: str) -> int:
-    """1 where a metric is a time, or a use of cores; -1 where it is a rate; 0 where the host's
-    speed says nothing of it."""
+    """1 if a metric is a time, or a use of cores; -1 if it is a rate; 0 if the host's
+    speed says nothing of it.
+    """
     name = metric.partition("/")[0]
     if name.endswith("_per_s"):
         return -1

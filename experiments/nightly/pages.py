@@ -60,7 +60,7 @@ class Site:
 
     @property
     def end(self) -> End | None:
-        """The end of the newest night; None where it was cut short."""
+        """The end of the newest night; None if it was cut short."""
         return self.history.end_of(self.history.last_night)
 
     @property
@@ -90,7 +90,7 @@ class Site:
 
 
 def index_values(site: Site) -> dict[str, object]:
-    """The front page."""
+    """Return the front page."""
     return {
         "headline": headline(site),
         "tiles": [tile(site, entry) for entry in site.entries],
@@ -100,7 +100,7 @@ def index_values(site: Site) -> dict[str, object]:
 
 
 def headline(site: Site) -> str:
-    """The last night in a sentence or three."""
+    """Return the last night in a sentence or three."""
     if site.tonight is None:
         return "No night has been run yet."
     number_, runs = site.history.last_night, heads(site.history.runs, site.history.last_night)
@@ -171,7 +171,7 @@ def _mood(run: Run | None) -> str:
 
 
 def design_values(site: Site, entry: str) -> dict[str, object]:
-    """The page of one design."""
+    """Return the page of one design."""
     runs = site.history.of(entry)
     own = tuple(one for one in site.changes if one.entry == entry)
     front, ghost, ghost_words = fronts(site, runs)
@@ -234,7 +234,7 @@ def _design_headline(runs: Sequence[Run]) -> str:
 
 
 def slo_words(run: Run) -> str:
-    """The SLO, the time when it was set, and the suite's note; "" without an SLO."""
+    """Return the SLO, the time when it was set, and the suite's note; "" without an SLO."""
     limits = [
         f"{name.removesuffix('_ms')} at most {milliseconds(run.slo[name])}"
         for name in ("p95_ms", "p99_ms")
@@ -269,7 +269,7 @@ def fronts(
 
 
 def commits_between(found: Sequence[Change]) -> list[dict[str, object]]:
-    """The commits between the nights of each change; nothing where git does not know."""
+    """Return the commits between the nights of each change; nothing where git does not know."""
     told = {change.commits: change for change in found if change.commits[0] != change.commits[1]}
     return [
         {"words": between(commits), "lines": lines}

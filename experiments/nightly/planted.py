@@ -55,7 +55,7 @@ PLANTED = (
 def made_up_nights(
     planted: Planted, nights: int = 40, at: int = 31, seed: int = 20261128
 ) -> list[list[Run]]:
-    """The lines of each night, with the change from night `at` on."""
+    """Return the lines of each night, with the change from night `at` on."""
     rng = np.random.default_rng(seed)
     made = []
     for night in range(1, nights + 1):

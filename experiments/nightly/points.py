@@ -12,7 +12,7 @@ Fields = dict[str, float | int | str | None]
 
 
 def night_points(history: History) -> Iterator[Point]:
-    """A point `night` for each arm of each run, at the time of the run."""
+    """Yield a point `night` for each arm of each run, at the time of the run."""
     for run in history.runs:
         tags = {"entry": run.entry, "arm": run.arm or "none"}
         at = run.started or run.at

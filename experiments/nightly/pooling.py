@@ -9,7 +9,7 @@ from experiments.record.metrics.pooled import Pooled, pooled_log, standard_error
 
 
 def night_gain(runs: Sequence[Run], statistic: str) -> Pooled | None:
-    """The pooled gain of runs of one arm; None where no valid run has one with an interval.
+    """Return the pooled gain of runs of one arm; None if no valid run has one with an interval.
 
     A run's interval is Student's with few degrees of freedom, and is taken for a normal one: that
     makes its error too large, never too small.

@@ -20,8 +20,9 @@ _DAMAGED = (KeyError, TypeError, ValueError, AttributeError)
 def predictions_of(
     start: Start, folder: Path | None, results: Path, now: datetime
 ) -> Sequence[Prediction]:
-    """The line of the run in `folder`, which measured a plan of the run that was started; none
-    where there is no such run, or it left no result."""
+    """Return the line of the run in `folder`, which measured a plan of the run that was started;
+    none where there is no such run, or it left no result.
+    """
     if folder is None:
         return ()
     try:
@@ -63,7 +64,7 @@ def _line(
 
 
 def _services(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """The roles of the tiers, as the fleet names them."""
+    """Return the roles of the tiers, as the fleet names them."""
     tiers = ((manifest.get("spec") or {}).get("fleet") or {}).get("tiers") or {}
     return tuple(str(tier["role"]) for tier in tiers.values())
 

@@ -20,7 +20,7 @@ _PLAN, _RUN = palette.ARMS[2].light, palette.ARMS[0].light
 
 
 def prediction_figure(predictions: Sequence[Prediction], name: str) -> Figure:
-    """A percentile as it was predicted and as it was measured, night by night."""
+    """Return a percentile as it was predicted and as it was measured, night by night."""
     points = []
     for one in predictions:
         if (found := one.figures.get(name)) is None:

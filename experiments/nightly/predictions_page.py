@@ -53,7 +53,7 @@ def predictions_values(history: History, reports: frozenset[str]) -> dict[str, o
 
 
 def headline(predictions: Sequence[Prediction]) -> str:
-    """All plans that were put to the test, in a sentence or two."""
+    """Return all plans that were put to the test, in a sentence or two."""
     if not predictions:
         return "No plan was put to the test yet: close = true of a design in the suite does it."
     valid = [one for one in predictions if one.valid]

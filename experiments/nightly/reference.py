@@ -20,7 +20,7 @@ _TABLE = 4_000_000  # of 8 bytes
 
 
 def reference_per_s() -> float:
-    """The rate at which the kernel is done [1/s]; the median of its repeats."""
+    """Return the rate at which the kernel is done [1/s]; the median of its repeats."""
     rng = np.random.default_rng(1)
     table, indices = rng.permutation(_TABLE), rng.integers(0, _TABLE, _LOOKS)
     text = bytes(_HASHED)

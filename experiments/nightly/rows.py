@@ -49,7 +49,7 @@ class NightRun:
 
 
 def lines_of(made: NightRun, folder: Path | None, results: Path, now: datetime) -> list[Run]:
-    """A line per arm of a run; one without an arm where there is none, or no run at all."""
+    """Return a line per arm of a run; one without an arm where there is none, or no run at all."""
     head: dict[str, Any] = {
         **made.start.model_dump(exclude={"schema_", "what", "at"}),
         "at": now,
@@ -90,7 +90,7 @@ def _lines(
 def _head_of(
     made: NightRun, folder: Path, result: Result, manifest: Mapping[str, Any]
 ) -> dict[str, object]:
-    """The facts that a run's arms share."""
+    """Return the facts that a run's arms share."""
     reasons = [made.trouble] if made.trouble else []
     for name in VERDICTS:
         verdict = result["verdicts"].get(name) or {}
@@ -152,7 +152,7 @@ def _per_million(cost: Mapping[str, float | None], figures: Mapping[str, Any]) -
 
 
 def _table(body: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """A table of a kind's own part; what another kind calls so may be something else."""
+    """Return a table of a kind's own part; what another kind calls so may be something else."""
     found = body.get(key)
     return found if isinstance(found, Mapping) else {}
 
@@ -183,7 +183,7 @@ def _of_arm(
 
 
 def _requests(folder: Path, manifest: Mapping[str, Any]) -> pl.DataFrame | None:
-    """The requests that count; None where the table is not there any more."""
+    """Return the requests that count; None if the table is not there any more."""
     path = folder / "requests.parquet"
     if not path.is_file():
         return None
@@ -221,7 +221,7 @@ def _single(quantile: float) -> Any:
 def _burn(
     own: pl.DataFrame | None, figures: Mapping[str, Any], asked: Mapping[str, Any]
 ) -> dict[str, float]:
-    """The burn rate of each limit's error budget: 1 is just what the SLO allows."""
+    """Return the burn rate of each limit's error budget: 1 is just what the SLO allows."""
     burn = {}
     for key, allowed in ALLOWED.items():
         if asked.get(key) is not None and own is not None and own.height:
@@ -233,7 +233,7 @@ def _burn(
 
 
 def _gains(arm: str, body: Mapping[str, Any]) -> dict[str, Gain]:
-    """The arm's factors over the baseline as logarithms; none of the baseline itself."""
+    """Return the arm's factors over the baseline as logarithms; none of the baseline itself."""
     compared = body.get("compared") or {}
     entries = (body.get("comparison") or {}).get(arm)
     if entries is None and arm == compared.get("other"):

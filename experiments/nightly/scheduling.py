@@ -52,7 +52,7 @@ def jobs(members: Sequence[Member], history: History) -> list[Job]:
 
 
 def expected_minutes(member: Member, runs: Sequence[Run]) -> float:
-    """The median of this design's runs as it is now, else what the design says."""
+    """Return the median of this design's runs as it is now, else what the design says."""
     took = {
         (run.night, run.number): run.minutes
         for run in runs
@@ -76,7 +76,7 @@ def _seed(member: Member, runs: Sequence[Run], repeat: int) -> int:
 
 
 def _last_valid_night(runs: Sequence[Run]) -> int:
-    """0 where no run was valid yet."""
+    """0 if no run was valid yet."""
     return max((run.night for run in runs if run.valid), default=0)
 
 

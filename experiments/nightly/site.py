@@ -113,7 +113,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _everything(history: History, site: pages.Site) -> dict[str, object]:
-    """The history and what was made of it, for programs."""
+    """Return the history and what was made of it, for programs."""
     kinds = {
         "nights": history.nights,
         "runs": history.runs,

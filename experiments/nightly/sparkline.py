@@ -10,7 +10,7 @@ from experiments.report import palette
 
 
 def sparkline(values: Sequence[tuple[float, bool]], words: str) -> str:
-    """A tile's line as SVG: values with whether they are valid, oldest first."""
+    """Return a tile's line as SVG: values with whether they are valid, oldest first."""
     if not values:
         return ""
     logs = [math.log(value) for value, _ in values]

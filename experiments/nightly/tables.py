@@ -29,7 +29,7 @@ _YES_NO = (MET, FEASIBLE)
 
 
 def answer(run: Run | None) -> str:
-    """A run's answer, in few words: SLO met or not, or what it found without arms."""
+    """Return a run's answer, in few words: SLO met or not, or what it found without arms."""
     if run is None:
         return "not run"
     if run.stopped:
@@ -42,7 +42,7 @@ def answer(run: Run | None) -> str:
 
 
 def tonight_table(history: History) -> Table | None:
-    """Every run of the newest night; None where there was none."""
+    """Every run of the newest night; None if there was none."""
     runs = heads(history.runs, history.last_night)
     rows = []
     for head in runs:
@@ -61,7 +61,7 @@ def tonight_table(history: History) -> Table | None:
 
 
 def pooled_table(runs: Sequence[Run]) -> Table | None:
-    """Each arm's gain over all runs; None where nothing is compared."""
+    """Return each arm's gain over all runs; None if nothing is compared."""
     rows = []
     for arm in arms_of(runs):
         for statistic in ("mean", "p50", "p95", "p99"):
@@ -118,7 +118,7 @@ def change_table(found: Sequence[Change]) -> Table | None:
 
 
 def _by(change: Change) -> str:
-    """The factor; none of what is met or not, and of nothing before."""
+    """Return the factor; none of what is met or not, and of nothing before."""
     countable = change.metric not in _YES_NO and change.before > 0
     return factor(change.factor) if countable else MISSING
 
@@ -182,7 +182,7 @@ def _runs_table(identity: str, caption: str, runs: Sequence[Run]) -> Table:
 
 
 def conditions_table(runs: Sequence[Run]) -> Table | None:
-    """The conditions that the same runs depended on."""
+    """Return the conditions that the same runs depended on."""
     rows = tuple(
         (
             named(_night_words(run)),
@@ -220,7 +220,7 @@ def heads(runs: Sequence[Run], night: int | None = None) -> list[Run]:
 
 
 def _last_arm(history: History, head: Run) -> Run:
-    """The arm that the SLO is asked of, else the run's last."""
+    """Return the arm that the SLO is asked of, else the run's last."""
     arms = [r for r in history.runs if (r.night, r.number) == (head.night, head.number)]
     return next((run for run in arms if run.arm == head.judged), arms[-1])
 

@@ -34,7 +34,7 @@ def metric_words(metric: str) -> str:
 
 
 def level_words(metric: str, value: float) -> str:
-    """A level in its unit."""
+    """Return a level in its unit."""
     return _show(metric.partition("/")[0])(value)
 
 
@@ -51,7 +51,7 @@ def _show(name: str) -> Callable[[Any], str]:
 
 
 def change_words(change: Change) -> str:
-    """A change in few words: "p95 of replicated up from 300 ms to 1,350 ms, night 31"."""
+    """Return a change in few words: "p95 of replicated up from 300 ms to 1,350 ms, night 31"."""
     what = metric_words(change.metric) + (f" of {change.arm}" if change.arm else "")
     before, after = (level_words(change.metric, value) for value in (change.before, change.after))
     said = f"{what} {change.direction} from {before} to {after}, night {change.night}"

@@ -15,7 +15,7 @@ from optimizer.prices import Instance, PriceBook, price_book
 
 
 def tier_machines(spec: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[dict[str, object]]:
-    """The tiers' own machines, each with the cores and memory that it was given."""
+    """Return the tiers' own machines, each with the cores and memory that it was given."""
     tiers = (spec.get("fleet") or {}).get("tiers") or {}
     found = (manifest.get("fleet") or {}).get("machines") or []
     return [
@@ -28,7 +28,7 @@ def tier_machines(spec: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[
 def measured_usd_per_month(
     spec: Mapping[str, Any], manifest: Mapping[str, Any], plan: Mapping[str, Any]
 ) -> float | None:
-    """USD a month of the tiers' machines; None where a machine has no price."""
+    """USD a month of the tiers' machines; None if a machine has no price."""
     return usd_per_month(tier_machines(spec, manifest), _scheme(spec, plan), plan.get("region"))
 
 
@@ -45,7 +45,7 @@ def has_prices_of_its_own(
 def usd_per_month(
     machines: Sequence[Mapping[str, Any]], scheme: str | None, region: str | None = None
 ) -> float | None:
-    """USD a month of machines, each with its cores and memory; None where one has no price."""
+    """USD a month of machines, each with its cores and memory; None if one has no price."""
     if not machines or not scheme:
         return None
     try:
@@ -57,12 +57,12 @@ def usd_per_month(
 
 
 def book_of(scheme: str) -> PriceBook:
-    """The source of the machines' prices."""
+    """Return the source of the machines' prices."""
     return price_book("on-prem" if scheme == Scheme.on_prem else "ec2")
 
 
 def account_of(spec: Mapping[str, Any], fleet: Mapping[str, Any]) -> Account:
-    """The inputs of burn and cost for telemetry.
+    """Return the inputs of burn and cost for telemetry.
 
     Parameters: spec, as the manifest has it; fleet, the inventory.
     """

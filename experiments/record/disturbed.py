@@ -26,7 +26,7 @@ class Disturbance(TypedDict):
 def taken_words(stolen_share: float, others_share: float | None) -> list[str]:
     """Reasons why the host was not the fleet's during a block; none where it was.
 
-    Parameters: shares of all cores' time, others_share None where the fleet is not on this host.
+    Parameters: shares of all cores' time, others_share None if the fleet is not on this host.
     """
     words = []
     if stolen_share > STOLEN_SHARE_MAX:
@@ -37,7 +37,7 @@ def taken_words(stolen_share: float, others_share: float | None) -> list[str]:
 
 
 def disturbance(blocks: Sequence[Mapping[str, Any]]) -> Disturbance | None:
-    """`disturbed` of result.json; None where no block was.
+    """`disturbed` of result.json; None if no block was.
 
     Parameters: blocks, as `host` of a manifest has them; older ones know no others_share.
     """
@@ -60,18 +60,20 @@ def _shares(block: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def disturbed_words(found: Mapping[str, Any]) -> str:
-    """A disturbance in a sentence without its full stop."""
+    """Return a disturbance in a sentence without its full stop."""
     took = " and ".join(taken_words(found["stolen_share"], found["others_share"]))
     return f"disturbed in {found['blocks']} of {found['of']} blocks: {took}"
 
 
 def taken_share(found: Mapping[str, Any] | None) -> float | None:
-    """The larger share of the cores that others took; None of a run that was not disturbed."""
+    """Return the larger share of the cores that others took; None of a run that was not
+    disturbed.
+    """
     return max(found["others_share"], found["stolen_share"]) if found else None
 
 
 def undecided(slo: Mapping[str, Any] | None, reason: str) -> Mapping[str, Any] | None:
-    """The SLO's part of result.json where the run can say neither yes nor no."""
+    """Return the SLO's part of result.json where the run can say neither yes nor no."""
     if slo is None:
         return None
     arms = {

@@ -35,7 +35,7 @@ class DoseRow(TypedDict):
 
 
 def dose_of(told: Mapping[str, Any] | None) -> Dose | None:
-    """An agent's dose, which leaves out what it does not know; None of an older one."""
+    """Return an agent's dose, which leaves out what it does not know; None of an older one."""
     if told is None:
         return None
     return {

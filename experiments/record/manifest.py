@@ -55,13 +55,14 @@ class Verdicts:
     cleanup: Verdict = field(default_factory=Verdict)
 
     def to_json(self) -> dict[str, object]:
-        """All four."""
+        """Return all four."""
         return {name: verdict.to_json() for name, verdict in vars(self).items()}
 
 
 def spec_json(design: Design, section: Mapping[str, Any] | None = None) -> JsonObject:
-    """The whole validated specification: the experiment's tables, the fleet's under `fleet`, and
-    its kind's own, `section`, under the kind's name, and what its `roles` are."""
+    """Return the whole validated specification: the experiment's tables, the fleet's under `fleet`,
+    and its kind's own, `section`, under the kind's name, and what its `roles` are.
+    """
     spec = design.experiment.model_dump(mode="json")
     spec["load"] = design.experiment.load.model_dump(mode="json", exclude_none=True)
     spec["rates"] = design.experiment.rates.model_dump(exclude_none=True)

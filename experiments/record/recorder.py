@@ -40,11 +40,11 @@ class Clock:
         return monotonic - self.monotonic
 
     def wall_at(self, since_s: float) -> datetime:
-        """The wall time of a time since t0."""
+        """Return the wall time of a time since t0."""
         return self.wall + timedelta(seconds=since_s)
 
     def ns_at(self, since_s: float) -> int:
-        """The same as Unix nanoseconds, InfluxDB's time."""
+        """Return the same as Unix nanoseconds, InfluxDB's time."""
         return int(self.wall.timestamp() * 1e6) * 1000 + int(since_s * 1e9)
 
 
@@ -170,7 +170,7 @@ class Recorder:
         self._writer.write(arbiter_points(stats, previous, time_ns=time_ns, **self._names))
 
     def arbiters(self) -> pl.DataFrame:
-        """All polls, as arbiters.parquet has them."""
+        """Return all polls, as arbiters.parquet has them."""
         with self._guard:
             return pl.DataFrame(self._rows, schema=ARBITERS)
 

@@ -57,7 +57,7 @@ class Replayed:
         return {name: str(self.manifest[name]) for name in ("experiment", "run")}
 
     def ns_at(self, since_s: float) -> int:
-        """A time of the run's clock as Unix nanoseconds."""
+        """Return a time of the run's clock as Unix nanoseconds."""
         return self.span_ns()[0] + int(since_s * 1e9)
 
     def points(self) -> Iterator[Point]:
@@ -89,8 +89,9 @@ class Replayed:
         return first * 1000, last * 1000
 
     def _requests(self) -> Iterator[Point]:
-        """Each request; and of each block, every few seconds, what the SLO asks and the fleet
-        cost. Blocks are together in the file."""
+        """Yield each request; and of each block, every few seconds, what the SLO asks and the fleet
+        cost. Blocks are together in the file.
+        """
         rows = self._rows("requests.parquet", REQUESTS)
         for (repeat, arm), block in groupby(rows, key=lambda row: (row["repeat"], row["arm"])):
             of, t0_ns = Block(repeat, 0, arm, 0), self.ns_at(0.0)
@@ -143,7 +144,7 @@ class Replayed:
 
 
 def replayed(folder: Path) -> Replayed:
-    """The run in a folder. Raises InputError where there is none, or no manifest of it."""
+    """Return the run in a folder. Raises InputError if there is none, or no manifest of it."""
     manifest = manifest_if_any(folder)
     if missing := [key for key in ("experiment", "run", "started_at") if not manifest.get(key)]:
         raise InputError(

@@ -33,7 +33,7 @@ class Findings:
 
 
 def result_of(kind: str, manifest: Mapping[str, Any], found: Findings) -> Result:
-    """The whole of result.json: the one place where any kind's run is judged."""
+    """Return the whole of result.json: the one place where any kind's run is judged."""
     verdicts, slo = found.verdicts, found.slo
     disturbed = disturbance((manifest.get("host") or {}).get("blocks") or ())
     if disturbed:
@@ -122,7 +122,9 @@ def _head(
 
 
 def _cost(manifest: Mapping[str, Any]) -> Cost:
-    """The machines' cost from the run's begin to its end; null where a price is not known."""
+    """Return the machines' cost from the run's begin to its end; null where a price is not
+    known.
+    """
     machines = (manifest.get("fleet") or {}).get("machines") or []
     prices = [machine.get("usd_per_hour") for machine in machines if not machine.get("standby")]
     try:
@@ -149,7 +151,7 @@ def passed(result: Result) -> bool:
 
 
 def not_measured(verdicts: Mapping[str, Verdict], reasons: Sequence[str]) -> Mapping[str, Verdict]:
-    """The verdicts, where a kind has reasons why it did not find what it was to find."""
+    """Return the verdicts, where a kind has reasons why it did not find what it was to find."""
     own = verdicts["measurement"]
     if not reasons:
         return verdicts
@@ -157,7 +159,9 @@ def not_measured(verdicts: Mapping[str, Verdict], reasons: Sequence[str]) -> Map
 
 
 def stopped_words(result: Mapping[str, Any]) -> str:
-    """The stop of the run: by whom, when and why, in a sentence; "" where it came to its end."""
+    """Return the stop of the run: by whom, when and why, in a sentence; "" where it came to its
+    end.
+    """
     stop = result.get("stopped")
     if not stop:
         return ""
@@ -167,8 +171,9 @@ def stopped_words(result: Mapping[str, Any]) -> str:
 
 
 def of_kind(folder: Path, read: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Read a kind's own part of a run's result, by `read`. Raises InputError where that part is
-    not what the kind wrote."""
+    """Read a kind's own part of a run's result, by `read`. Raises InputError if that part is
+    not what the kind wrote.
+    """
     try:
         return read()
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:

@@ -15,7 +15,7 @@ _MOODS = {BIT: "good", MISSED: "bad", INSUFFICIENT: "unknown", UNMEASURED: "unkn
 
 
 def dose_words(rows: Rows) -> str:
-    """The number that bit; "" where nothing was injected."""
+    """Return the number that bit; "" where nothing was injected."""
     total = {name: sum(row["answers"][name] for row in rows) for name in ANSWERS}
     if not sum(total.values()):
         return ""
@@ -42,7 +42,7 @@ def dose_table(rows: Rows) -> Table | None:
 
 
 def dose_notes(rows: Rows) -> list[str]:
-    """The measure of each kind."""
+    """Return the measure of each kind."""
     how = {row["kind"]: row["how"] for row in rows if row["how"]}
     return [f"{kind}: {text}." for kind, text in how.items()]
 
@@ -57,7 +57,7 @@ def _share(row: Mapping[str, Any]) -> str:
 
 
 def _answers(row: Mapping[str, Any]) -> Cell:
-    """The worst first; counts where there are several."""
+    """Return the worst first; counts where there are several."""
     given = {name: row["answers"][name] for name in ANSWERS if row["answers"][name]}
     worst = next(name for name in (MISSED, BIT, INSUFFICIENT, UNMEASURED) if name in given)
     several = sum(given.values()) > 1

@@ -42,7 +42,9 @@ def drawn(
     draw: Callable[[Size], Any],
     note: str = "",
 ) -> Figure:
-    """A figure of what `draw` makes, in both sizes; nothing is drawn where there is a note."""
+    """Return a figure of what `draw` makes, in both sizes; nothing is drawn where there is
+    a note.
+    """
     drawings = {}
     for size in () if note else SIZES:
         with debug_mode(False):  # checking each object against the schema takes seconds

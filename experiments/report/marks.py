@@ -29,37 +29,38 @@ def linear(
 def logarithmic(
     channel: Any, field: str, title: str | None, domain: Sequence[float], **axis: Any
 ) -> Any:
-    """The same on a log scale; marks beyond the domain are drawn at its edge."""
+    """Return the same on a log scale; marks beyond the domain are drawn at its edge."""
     scale = alt.Scale(type="log", domain=list(domain), nice=False, clamp=True)
     ticks = {"values": log_ticks(domain), "format": ",~g", **axis}
     return channel(f"{field}:Q", scale=scale, axis=alt.Axis(title=title, **ticks))
 
 
 def line(rows: Rows, x: Any, y: Any, **mark: Any) -> Any:
-    """A line through the rows."""
+    """Return a line through the rows."""
     return alt.Chart(data(rows)).mark_line(**mark).encode(x=x, y=y)
 
 
 def points(rows: Rows, x: Any, y: Any, size: float = 64, **mark: Any) -> Any:
-    """A point for each row."""
+    """Return a point for each row."""
     marked = alt.Chart(data(rows)).mark_point(filled=True, size=size, **{"opacity": 0.9, **mark})
     return marked.encode(x=x, y=y, fill=FILL, shape=SHAPE)
 
 
 def rule(rows: Rows, dash: Sequence[float] = (5, 4), **encoding: Any) -> Any:
-    """A line across the chart at each row; `encoding`: x or y."""
+    """Return a line across the chart at each row; `encoding`: x or y."""
     mark = alt.Chart(data(rows)).mark_rule(stroke=palette.MARKER.light, strokeDash=list(dash))
     return mark.encode(**encoding)
 
 
 def shade(rows: Rows, colour: str, opacity: float, **encoding: Any) -> Any:
-    """A rectangle for each row, behind what else is drawn."""
+    """Return a rectangle for each row, behind what else is drawn."""
     mark = alt.Chart(data(rows)).mark_rect(fill=colour, opacity=opacity, clip=True)
     return mark.encode(**encoding)
 
 
 def stacked_bars(rows: Rows, x: Any, size: Size, step: float = 26, labels: float = 40) -> Any:
-    """A horizontal bar for each `bar` of the rows, in their order, of parts from `start` to `end`.
+    """Return a horizontal bar for each `bar` of the rows, in their order, of parts from `start` to
+    `end`.
 
     Parameters: labels, room for the bars' names.
     """
@@ -80,7 +81,9 @@ def in_rows(charts: Sequence[Any], across: int) -> Any:
 def arm_keys(
     arms: Sequence[str], kind: str = "", shown: Iterable[str] | None = None
 ) -> tuple[Key, ...]:
-    """The legend of arms: by their points' shapes, or all of one kind; of those that are shown."""
+    """Return the legend of arms: by their points' shapes, or all of one kind; of those that are
+    shown.
+    """
     return tuple(
         Key(kind or palette.arm_shape(arms, arm), palette.arm_colour(arms, arm).light, arm)
         for arm in arms

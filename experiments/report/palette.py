@@ -53,12 +53,12 @@ ALL = (TEXT, TITLE, GRID, AXIS, MARKER, FAULT, INTERFERENCE, PAPER, *ARMS)
 
 
 def arm_colour(arms: Sequence[str], arm: str) -> Colour:
-    """The colour of an arm, by its place in the experiment."""
+    """Return the colour of an arm, by its place in the experiment."""
     return ARMS[arms.index(arm) % len(ARMS)] if arm in arms else INTERFERENCE
 
 
 def arm_shape(arms: Sequence[str], arm: str) -> str:
-    """The point shape of an arm: of two arms with one colour each has its own."""
+    """Return the point shape of an arm: of two arms with one colour each has its own."""
     if arm not in arms:
         return SHAPES[0]
     round_of_colours, index = divmod(arms.index(arm), len(ARMS))
@@ -66,6 +66,6 @@ def arm_shape(arms: Sequence[str], arm: str) -> str:
 
 
 def page_rules(*, dark: bool) -> str:
-    """The style sheet's colours."""
+    """Return the style sheet's colours."""
     colours = {name: colour.dark if dark else colour.light for name, colour in PAGE.items()}
     return f":root{{{''.join(f'--{name}:{value};' for name, value in colours.items())}}}"

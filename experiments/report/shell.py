@@ -38,7 +38,7 @@ class Verdict:
 
 
 def chip(question: str, answer: bool | str | None, reasons: Sequence[object] = ()) -> Verdict:
-    """The chip of an answer; None is not known, a word is neither yes nor no."""
+    """Return the chip of an answer; None is not known, a word is neither yes nor no."""
     said = tuple(str(reason) for reason in reasons)
     if isinstance(answer, str):
         return Verdict(question, answer, "unknown", said)
@@ -48,7 +48,7 @@ def chip(question: str, answer: bool | str | None, reasons: Sequence[object] = (
 
 
 def chips(verdicts: Mapping[str, Any], questions: Mapping[str, str]) -> list[Verdict]:
-    """The runner's verdicts, each with its question."""
+    """Return the runner's verdicts, each with its question."""
     found = {name: verdicts.get(name) or {} for name in questions}
     return [
         chip(question, _answer(found[name]), found[name].get("reasons") or ())
@@ -61,7 +61,7 @@ def _answer(verdict: Mapping[str, Any]) -> bool | str | None:
 
 
 def repeat_rows(manifest: Mapping[str, Any], **more: str) -> list[tuple[str, str]]:
-    """The facts that one needs to repeat a run."""
+    """Return the facts that one needs to repeat a run."""
     facts = {
         "command": command_line(manifest.get("command")),
         "run": manifest.get("run"),
@@ -74,7 +74,7 @@ def repeat_rows(manifest: Mapping[str, Any], **more: str) -> list[tuple[str, str
 
 
 def render_page(template: str, folders: Sequence[Path], **values: Any) -> str:
-    """A page: one HTML file that needs no network. `template` extends base.html.j2.
+    """Return a page: one HTML file that needs no network. `template` extends base.html.j2.
 
     Parameters: folders to look for templates in, before this one.
     """
@@ -104,7 +104,7 @@ def render_run(
     questions: Mapping[str, str] = QUESTIONS,
     **values: Any,
 ) -> str:
-    """A run's page: its head, what `values` say, and how it is repeated.
+    """Return a run's page: its head, what `values` say, and how it is repeated.
 
     Parameters: template, a file; result, head and body in one; headline, what was found.
     """

@@ -30,7 +30,7 @@ _VIEW_BOX = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 
 
 def render(chart: Any, identity: str, title: str, description: str) -> str:
-    """The chart as inline SVG.
+    """Return the chart as inline SVG.
 
     Parameters: chart, any Altair chart; identity, unique in the page, takes the place of
     every id in the SVG (clip paths of two figures would else shadow each other, and no two runs

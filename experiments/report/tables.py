@@ -29,5 +29,5 @@ class Table:
 
 
 def named(text: Any) -> Cell:
-    """A cell of words."""
+    """Return a cell of words."""
     return Cell(str(text), numeric=False)

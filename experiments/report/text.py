@@ -12,7 +12,7 @@ MISSING = "–"
 
 
 def number(value: Any, digits: int = 3) -> str:
-    """A number with about `digits` significant digits, commas between thousands."""
+    """Return a number with about `digits` significant digits, commas between thousands."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return MISSING
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -28,19 +28,19 @@ def number(value: Any, digits: int = 3) -> str:
 
 
 def plain(value: Any) -> str:
-    """A number that somebody chose: as it was written, "8" and not "8.00"."""
+    """Return a number that somebody chose: as it was written, "8" and not "8.00"."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return MISSING if value is None else str(value)
     return f"{value:,g}"
 
 
 def counted(count: int, noun: str) -> str:
-    """A number and its noun: 1 night, 2 nights."""
+    """Return a number and its noun: 1 night, 2 nights."""
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def milliseconds(value: Any) -> str:
-    """A latency: "12.3 ms", "12.5 s" from ten seconds on."""
+    """Return a latency: "12.3 ms", "12.5 s" from ten seconds on."""
     if value is None:
         return MISSING
     if value >= 10_000:
@@ -49,18 +49,19 @@ def milliseconds(value: Any) -> str:
 
 
 def percent(value: Any, digits: int = 3) -> str:
-    """A share as per cent."""
+    """Return a share as per cent."""
     return MISSING if value is None else f"{number(100.0 * value, digits)} %"
 
 
 def factor(value: Any) -> str:
-    """An improvement factor: "2.13 ×"."""
+    """Return an improvement factor: "2.13 ×"."""
     return MISSING if value is None else f"{number(value)} ×"
 
 
 def interval(low: Any, high: Any, show: Callable[[Any], str] | None = None) -> str:
-    """A confidence interval: "1.60 to 2.81" of a factor, where bounds far outside what can be
-    measured are named; "118 to 148 ms" of a figure that is shown so, its unit once."""
+    """Return a confidence interval: "1.60 to 2.81" of a factor, where bounds far outside what can
+    be measured are named; "118 to 148 ms" of a figure that is shown so, its unit once.
+    """
     if low is None or high is None:
         return MISSING
     if show is not None:
@@ -73,8 +74,9 @@ def interval(low: Any, high: Any, show: Callable[[Any], str] | None = None) -> s
 
 
 def usd(value: Any, digits: int | None = None) -> str:
-    """An amount of money: "10.63 USD", with so many digits behind the point; else four below ten
-    cents, as an hour of a small fleet is, and two above."""
+    """Return an amount of money: "10.63 USD", with so many digits behind the point; else four below
+    ten cents, as an hour of a small fleet is, and two above.
+    """
     if value is None:
         return MISSING
     if digits is None:
@@ -83,24 +85,24 @@ def usd(value: Any, digits: int | None = None) -> str:
 
 
 def usd_more(value: float, digits: int = 2) -> str:
-    """A difference of money, with its sign: "+2.61 USD", "-2.61 USD", "0.00 USD"."""
+    """Return a difference of money, with its sign: "+2.61 USD", "-2.61 USD", "0.00 USD"."""
     rounded = round(value, digits)
     return f"{'+' if rounded > 0 else ''}{usd(rounded or 0.0, digits)}"
 
 
 def command_line(command: Any) -> str:
-    """The command as it is typed, from a string or a list of words."""
+    """Return the command as it is typed, from a string or a list of words."""
     if isinstance(command, (list, tuple)):
         return shlex.join(str(word) for word in command)
     return str(command or "")
 
 
 def statistic(key: str) -> str:
-    """The common name of a statistic of latencies: p99.9 for `p99_9`."""
+    """Return the common name of a statistic of latencies: p99.9 for `p99_9`."""
     return key.replace("_", ".")
 
 
 def by_number(machine: str) -> list[str | int]:
-    """The sort key of machines: cache-2 before cache-10."""
+    """Return the sort key of machines: cache-2 before cache-10."""
     parts = re.split(r"(\d+)", machine)
     return [int(part) if part.isdigit() else part for part in parts]

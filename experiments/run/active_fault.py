@@ -24,7 +24,7 @@ def active_fault(testbed: Testbed, *steps: Step) -> Iterator[float]:
     """Gives when all of it was in force [monotonic s]; it is undone when this ends.
 
     Parameters: steps, what is injected at once, each on a machine of its own.
-    Raises: MeasurementFailed where it cannot be injected, or was asked to last longer than
+    Raises: MeasurementFailed if it cannot be injected, or was asked to last longer than
     HELD_S_MAX and was undone before this ended.
     """
     heard = _Heard(testbed)

@@ -67,7 +67,7 @@ def entries_for(
 
 
 def by_tls(url: str) -> str:
-    """The URL of an entry that passes https on."""
+    """Return the URL of an entry that passes https on."""
     return urlsplit(url)._replace(scheme="https").geturl()
 
 
@@ -79,7 +79,7 @@ def _requests_words(plan: LoadPlan, status: LoadStatus) -> str:
 
 
 def with_session(url: str, session: Session | None) -> str:
-    """The URL with the account that callers of a role have, if it has one."""
+    """Return the URL with the account that callers of a role have, if it has one."""
     if session is None:
         return url
     parts = urlsplit(url)

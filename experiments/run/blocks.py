@@ -33,8 +33,9 @@ class Sent(Protocol):
 
 
 def blocks_on(testbed: Testbed) -> BlockRun:
-    """The runner of blocks on the testbed's fleet; requests.parquet and discarded.parquet come of
-    it."""
+    """Return the runner of blocks on the testbed's fleet; requests.parquet and discarded.parquet
+    come of it.
+    """
     load = testbed.design.experiment.load
     waiting = testbed.platform.load_helpers() if load.workers > 1 else 0
     generator = LoadGenerator(
@@ -73,7 +74,7 @@ def write_blocks(testbed: Testbed, runner: Sent, folder: Path) -> dict[str, obje
 
 
 def _loads(testbed: Testbed, runner: Sent, requests: pl.DataFrame) -> list[dict[str, object]]:
-    """The load's workers, block by block; a request lost with one fails the measurement."""
+    """Return the load's workers, block by block; a request lost with one fails the measurement."""
     blocks = []
     for handle in runner.handles:
         plan = handle.plan

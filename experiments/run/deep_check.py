@@ -111,13 +111,15 @@ def _remove(platform: Platform, name: str, narrator: Narrator) -> None:
 
 
 def small_name(experiment: str) -> str:
-    """The experiment of the smallest fleet, which stands beside the design's own."""
+    """Return the experiment of the smallest fleet, which stands beside the design's own."""
     return experiment[: NAME_LENGTH_MAX - len(_SUFFIX)].rstrip("-") + _SUFFIX
 
 
 def smallest(design: Design, folder: Path) -> Design:
-    """The same design with one machine of each tier, one copy of each request, and nothing that
-    disturbs it; its files are written to `folder`. Two machines, of a role whose first differs."""
+    """Return the same design with one machine of each tier, one copy of each request, and nothing
+    that disturbs it; its files are written to `folder`. Two machines, of a role whose first
+    differs.
+    """
     small = _small_fleet(design.fleet, design.roles)
     name = next(iter(design.experiment.arms))
     settings = {
@@ -158,9 +160,10 @@ def _small_fleet(fleet: Fleet, roles: Roles) -> Fleet:
 def asked_once(
     design: Design, entries: Mapping[str, Sequence[str]], workload: Workload
 ) -> list[OperationReply]:
-    """Each operation asked once by itself, and each session gone through once without waits. Of a
-    Locust file a user of each class does _FILE_TASKS tasks: each request by its name, once good and
-    once not."""
+    """Return each operation asked once by itself, and each session gone through once without waits.
+    Of a Locust file a user of each class does _FILE_TASKS tasks: each request by its name, once
+    good and once not.
+    """
     load = design.experiment.load
     plan, sequences = trial_plan(load, entries, workload)
     plan = replace(plan, tls=tls_of(load, design.directory, load.tls_name))
@@ -174,8 +177,9 @@ def asked_once(
 def trial_plan(
     load: Load, entries: Mapping[str, Sequence[str]], workload: Workload
 ) -> tuple[LoadPlan, list[list[int]]]:
-    """A plan that asks each operation once; and the places of operations in the order in which a
-    user asks them, a list for each user."""
+    """Return a plan that asks each operation once; and the places of operations in the order in
+    which a user asks them, a list for each user.
+    """
     population = population_of(workload)
     sequences = _sequences(population)
     chosen = [index for sequence in sequences for index in sequence]
@@ -252,7 +256,7 @@ def _request(operation: Operation, client: Client, user: VirtualUser) -> tuple[A
 
 
 def _sent_by_worker(design: Design, plan: LoadPlan) -> list[OperationReply]:
-    """The same by the design's load worker, for what Python has no client of its own."""
+    """Return the same by the design's load worker, for what Python has no client of its own."""
     t0_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="sparecraft-check-") as folder:
         generator = LoadGenerator(

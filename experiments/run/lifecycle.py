@@ -55,7 +55,7 @@ def run_experiment(
     part: str = "",
     hands_on: bool = False,
 ) -> Outcome:
-    """A run, from a checked design to a folder of results. Raises what ended it early, after
+    """Return a run, from a checked design to a folder of results. Raises what ended it early, after
     clean-up and with the data kept.
 
     Parameters: section, the kind's own, as `section_of` returns it; keep the fleet afterwards;
@@ -120,7 +120,7 @@ def _clean_up(testbed: Testbed, *, keep: bool, hands_on: bool) -> None:
 
 
 def _with_those_before(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, and those that it came after: undoing may fail, and then collecting too."""
+    """Yield an error, and those that it came after: undoing may fail, and then collecting too."""
     while error is not None:
         yield error
         error = None if error.__suppress_context__ else error.__context__
@@ -151,8 +151,9 @@ def _active(testbed: Testbed) -> runs.Active:
 
 
 def _halted(testbed: Testbed, error: BaseException, told: Path) -> BaseException:
-    """The interrupt that `sparecraft halt` or a watchdog's end sent as what it was; any other error
-    as it is."""
+    """Return the interrupt that `sparecraft halt` or a watchdog's end sent as what it was; any
+    other error as it is.
+    """
     halt = runs.read_halt(told) if isinstance(error, KeyboardInterrupt) else None
     if halt is None:
         return error
@@ -161,7 +162,7 @@ def _halted(testbed: Testbed, error: BaseException, told: Path) -> BaseException
 
 
 def _describe_end(testbed: Testbed) -> str:
-    """The fate of the fleet and of what was measured."""
+    """Return the fate of the fleet and of what was measured."""
     became = "stays" if testbed.platform.is_attached else "was removed"
     said = f"Faults were undone and the fleet {became}."
     if not testbed.has_fleet:

@@ -153,7 +153,7 @@ class Agent(_Api):
         return list(self._call("GET", "/v1/faults"))
 
     def fingerprint(self) -> Fingerprint:
-        """The machine's state now."""
+        """Return the machine's state now."""
         found: Fingerprint = self._call("GET", "/v1/fingerprint", timeout=_SLOW)
         return found
 
@@ -226,13 +226,13 @@ def await_in(arbiter: Arbiter, server: str, pause: Callable[[float], None] = tim
 
 
 def connect_agent(machine: Machine, context: ssl.SSLContext) -> Agent:
-    """A client for a machine's agent; `context` comes from `tls_context`."""
+    """Return a client for a machine's agent; `context` comes from `tls_context`."""
     client = httpx.Client(base_url=machine.agent_url, verify=context, trust_env=False)
     return Agent(machine.name, client)
 
 
 def connect_arbiter(machine: Machine, context: ssl.SSLContext) -> Arbiter:
-    """A client for an arbiter's admin API; `context` comes from `tls_context`."""
+    """Return a client for an arbiter's admin API; `context` comes from `tls_context`."""
     client = httpx.Client(base_url=machine.admin_url, verify=context, trust_env=False)
     return Arbiter(machine.name, client)
 

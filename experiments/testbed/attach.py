@@ -37,9 +37,10 @@ class Outputs:
 
 
 def attach(where: str, design: Design) -> Platform:
-    """The fleet that `where` tells of, for `design`. Raises InputError for what is not a fleet, or
-    not one that this design can measure without changing it; EnvironmentMissing where Terraform
-    does not answer."""
+    """Return the fleet that `where` tells of, for `design`. Raises InputError for what is not a
+    fleet, or not one that this design can measure without changing it; EnvironmentMissing where
+    Terraform does not answer.
+    """
     found = read_outputs(where)
     asked = design.fleet.experiment
     if found.fleet.experiment != asked:

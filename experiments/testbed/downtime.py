@@ -32,7 +32,7 @@ class Looks:
     started_again: bool = False
 
     def add(self, at: float, uptime_s: float | None) -> None:
-        """Asked at that time; uptime_s of the agent that answered, None where none did."""
+        """Asked at that time; uptime_s of the agent that answered, None if none did."""
         self.found.append((at, uptime_s is None))
         if uptime_s is not None and uptime_s < at - self.since:
             self.started_again = True
@@ -76,7 +76,7 @@ class DowntimeMeter:
         self._thread.start()
 
     def dose(self, asked_s: float | None) -> Dose:
-        """The downtime so far, without waiting; the last word."""
+        """Return the downtime so far, without waiting; the last word."""
         with self._guard:
             now = self._now()
             if not self._over.is_set() and now - self._pending > _PROMPT_S:

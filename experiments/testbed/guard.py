@@ -45,7 +45,8 @@ class Stopped(SparecraftError):
 
 def stopped_json(stop: Stop, clock: Clock, events: Iterable[Mapping[str, Any]]) -> result.Stopped:
     """`stopped` of manifest.json and result.json; undone_after_s, from the stop until the last
-    fault or neighbour was reverted, 0 where none was active."""
+    fault or neighbour was reverted, 0 if none was active.
+    """
     at_s = clock.since_s(stop.at_monotonic)
     undone = [one["time_s"] for one in events if one["action"] == "revert"]
     return {

@@ -68,7 +68,7 @@ class CpuTimes:
 
     @staticmethod
     def read(stat: Path = _STAT) -> CpuTimes:
-        """The first line of /proc/stat: user nice system idle iowait irq softirq steal."""
+        """Return the first line of /proc/stat: user nice system idle iowait irq softirq steal."""
         ticks = [int(word) for word in stat.read_text().split("\n", 1)[0].split()[1:9]]
         return CpuTimes(total=sum(ticks), idle=ticks[3] + ticks[4], stolen=ticks[7])
 
@@ -95,7 +95,7 @@ class HostWatch:
             self._speeds.append(core_speed())
 
     def block(self, block: Block, waited_s: float = 0.0) -> HostBlock:
-        """The use of the host until now."""
+        """Return the use of the host until now."""
         busy_share, stolen_share = self._before.shares_until(CpuTimes.read())
         speed = statistics.median(self._speeds)
         count = len(self._speeds)

@@ -25,5 +25,5 @@ class Fleet:
 
 
 def serving(inventory: Inventory, tiers: Collection[str]) -> list[Machine]:
-    """The machines of these tiers that serve, standbys too; not their arbiters."""
+    """Return the machines of these tiers that serve, standbys too; not their arbiters."""
     return [m for m in inventory.machines if m.tier in tiers and m not in inventory.arbiters]

@@ -17,7 +17,7 @@ def restart_tier(design: Design, fleet: Fleet, tier: str) -> None:
     """Stop all services of a tier, then start them; returns when every one serves. All are stopped
     before one is started: what forms one cluster once is not formed anew beside what is left of it.
 
-    Raises: SparecraftError where an agent does not answer, or a service does not come back.
+    Raises: SparecraftError if an agent does not answer, or a service does not come back.
     """
     names = [one.name for one in serving(fleet.inventory, {tier}) if one.name in fleet.agents]
     agents = [fleet.agents[name] for name in names]

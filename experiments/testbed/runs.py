@@ -86,7 +86,7 @@ def _gate(folder: Path) -> Iterator[None]:
 
 
 def _refuse_conflict(run: Active, others: Sequence[Active]) -> None:
-    """Raises EnvironmentMissing where one of the others would disturb the run, or be disturbed."""
+    """Raises EnvironmentMissing if one of the others would disturb the run, or be disturbed."""
     above = {process.pid for process in psutil.Process().parents()}
     for other in others:
         is_ours = other.is_night and other.pid in above
@@ -103,7 +103,7 @@ def _refuse_conflict(run: Active, others: Sequence[Active]) -> None:
 
 
 def active(where: Path | None = None) -> list[Active]:
-    """The runs that go on, by their names; what dead ones left is removed."""
+    """Return the runs that go on, by their names; what dead ones left is removed."""
     folder = where or FOLDER
     if not folder.is_dir():
         return []
@@ -147,7 +147,7 @@ def _tell(pid: int, reason: str, by: str, where: Path) -> None:
 
 
 def read_halt(file: Path) -> Halt | None:
-    """The order that the run was given, if any."""
+    """Return the order that the run was given, if any."""
     try:
         told = json.loads(_halt_file(file).read_text())
     except FileNotFoundError:
@@ -160,7 +160,7 @@ def _halt_file(file: Path) -> Path:
 
 
 def _own(folder: Path) -> Path:
-    """The folder, which is this user's: in another's anybody might halt, or be halted."""
+    """Return the folder, which is this user's: in another's anybody might halt, or be halted."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     owner = folder.stat().st_uid
     if owner != os.getuid():

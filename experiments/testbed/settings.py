@@ -53,7 +53,7 @@ def role_settings(experiment: Experiment, arm: str) -> dict[str, Mapping[str, An
 
 
 def _put(fleet: Fleet, settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The machines whose service is restarted for it."""
+    """Return the machines whose service is restarted for it."""
     return [
         machine.name
         for machine in serving(fleet.inventory, settings)

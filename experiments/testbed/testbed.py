@@ -111,7 +111,8 @@ class Testbed:
 
     def keep(self, write: Keep) -> None:
         """Have `write(folder)` called at the end, however the run ends: it writes files, and what
-        it returns goes into manifest.json; None where there is nothing worth keeping."""
+        it returns goes into manifest.json; None if there is nothing worth keeping.
+        """
         self._kept.append(write)
 
     # up

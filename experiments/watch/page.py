@@ -115,7 +115,7 @@ def _document() -> bytes:
 
 
 def _inks(dark: bool) -> dict[str, str]:
-    """The colours of axes and of windows."""
+    """Return the colours of axes and of windows."""
     of = {
         "text": palette.TEXT,
         "title": palette.TITLE,

@@ -28,7 +28,7 @@ _DASHES = {" p95": [8, 4], " p50": [2, 3], " 5 min": [8, 4], " max": [2, 3]}
 
 
 def panels(watcher: Watcher, snapshot: Snapshot) -> list[dict[str, object]]:
-    """Each chart with its lines; one a tier where Grafana has a row a tier."""
+    """Return each chart with its lines; one a tier where Grafana has a row a tier."""
     view = View(snapshot["experiment"], snapshot["run"], snapshot["from_ms"], snapshot["to_ms"])
     arms = [one["arm"] for one in snapshot["arms"]]
     found = []

@@ -43,8 +43,9 @@ class Watcher:
         self._run = run
 
     def take(self, now_ms: int | None = None) -> Snapshot:
-        """The snapshot of now. Raises QueryError where there is no such run, and httpx's
-        errors where InfluxDB does not answer."""
+        """Return the snapshot of now. Raises QueryError if there is no such run, and httpx's
+        errors where InfluxDB does not answer.
+        """
         now_ms = now_ms or round(time.time() * 1000)
         run = self._run or newest(self.influx, "run", "experiment", self._experiment)
         experiment = self._experiment or newest(self.influx, "experiment", "run", run)
@@ -84,7 +85,7 @@ class Watcher:
     def series(
         self, query: PanelQuery, view: View, interval_s: int
     ) -> Iterator[tuple[str, Points]]:
-        """A query's lines, each with the name that Grafana would give it."""
+        """Yield a query's lines, each with the name that Grafana would give it."""
         for series in self.influx.series(expand(query.influxql, view, interval_s)):
             for index, column in enumerate(series["columns"][1:], start=1):
                 points = [
@@ -94,7 +95,7 @@ class Watcher:
                     yield _named(query.alias, series.get("tags") or {}, column), points
 
     def _arms(self, view: View) -> list[JsonObject]:
-        """Each arm over the whole run, and what is now."""
+        """Return each arm over the whole run, and what is now."""
         whole = self._table(view)
         recent = {minutes: self._table(_last_minutes(view, minutes)) for minutes in WINDOWS_MIN}
         burns = self._burns(view)
@@ -127,7 +128,7 @@ class Watcher:
         return {arm: row for arm, row in found.items() if row.get("requests")}
 
     def _burns(self, view: View) -> dict[str, dict[str, dict[int, float]]]:
-        """The last burn rates by arm, limit and minutes."""
+        """Return the last burn rates by arm, limit and minutes."""
         found: dict[str, dict[str, dict[int, float]]] = {}
         for limit, panel in BURN.items():
             for query, minutes in zip(_of(panel), WINDOWS_MIN, strict=True):
@@ -137,7 +138,7 @@ class Watcher:
         return found
 
     def _slo(self, view: View) -> dict[str, float]:
-        """The limits as they were told: p95 and p99 [ms]."""
+        """Return the limits as they were told: p95 and p99 [ms]."""
         limits = [query for query in _of(LATENCY) if query.alias.startswith("SLO ")]
         return {
             name.removeprefix("SLO "): points[-1][1]
@@ -154,7 +155,7 @@ class Watcher:
         return values[-1] if values else None
 
     def _failures(self, view: View) -> dict[str, int]:
-        """The requests that did not end well, by outcome, the warm-up included."""
+        """Return the requests that did not end well, by outcome, the warm-up included."""
         query, *_ = _of(FAILURES)  # a rate
         lines = self.series(query, view, _WHOLE_S)
         return {name: round(points[-1][1] * _WHOLE_S) for name, points in lines}
@@ -195,8 +196,9 @@ def _newest_of(windows: Sequence[Mapping[str, Any]], layer: str) -> str | None:
 
 
 def _verdicts(windows: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> dict[str, object]:
-    """The newest of the run, without which no other counts, and of each arm as the tables have
-    them."""
+    """Return the newest of the run, without which no other counts, and of each arm as the tables
+    have them.
+    """
     found = {
         one["kind"]: {key: one[key] for key in ("title", "text", "start_ms")}
         for one in windows
@@ -213,7 +215,7 @@ def _named(alias: str, tags: Mapping[str, str], column: str) -> str:
 
 
 def _burn(rates: Mapping[int, float]) -> dict[str, float | str | None]:
-    """The rates by window, None where no request was, and what they say together."""
+    """Return the rates by window, None if no request was, and what they say together."""
     known: dict[str, float | str | None] = {f"{n} min": rates.get(n) for n in WINDOWS_MIN}
     if not rates:
         return {**known, "said": ""}

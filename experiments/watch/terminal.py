@@ -22,7 +22,7 @@ _COLOURS = {"burns": "bold red", "begins to burn": "yellow", "has burnt": "yello
 
 
 def shown(snapshot: Snapshot, width: int) -> RenderableType:
-    """The whole of it, for a terminal so wide."""
+    """Return the whole of it, for a terminal so wide."""
     narrow = width < _NARROW_COLUMNS
     return Group(
         _head(snapshot), Text(), _latency(snapshot, narrow), _burn(snapshot), *_rest(snapshot)

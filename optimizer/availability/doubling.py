@@ -46,12 +46,12 @@ class Occupancy:
 
 
 def occupancy(rates: Matrix, horizon_s: float) -> Occupancy:
-    r"""E[ share of [0, T] in state i ] from state 0.
+    """E[ share of [0, T] in state i ] from state 0.
 
     Parameters: rates (n, n) [1/s], off-diagonal >= 0, entry (i, j) from i to j, diagonal zero;
     horizon_s T [s] > 0.
     Returns: Occupancy with (n,) shares that sum to one; error as derived at the top of the module.
-    Raises: InputError where the fastest rate times T is above 2^200.
+    Raises: InputError if the fastest rate times T is above 2^200.
     Source: doubling with exact row sums, after Grassmann, Taksar, Heyman (Oper. Res. 33, 1985).
     """
     shares = np.zeros(len(rates))

@@ -138,7 +138,7 @@ def law_over_time(flow: Flow, points: int) -> tuple[Floats, float]:
 
 
 def _by_doubling(flow: Flow) -> Rewards | None:
-    """Dense doubling, for chains that are small; None where its bound is too wide."""
+    """Dense doubling, for chains that are small; None if its bound is too wide."""
     n, classes = flow.generator.shape[0], flow.exits.shape[0]
     if n + classes > _DENSE_STATES_MAX or flow.start != 0:
         return None

@@ -23,7 +23,7 @@ def unused_rates(
 ) -> Iterator[tuple[str, str]]:
     """Yield keys of a [rates] table that change no availability, each with the expected text.
 
-    Parameters: scheme None where it is not known; mechanisms, those that may be used.
+    Parameters: scheme None if it is not known; mechanisms, those that may be used.
     """
     given = {key for key, value in table.items() if value not in (None, 0, 0.0)}
     for key, (needed, what) in _BESIDE.items():

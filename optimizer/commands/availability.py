@@ -195,7 +195,7 @@ class _ModelRequest:
             )
 
     def notes(self, rates: FailureRates, extra: int | None) -> list[str]:
-        """Remarks on the answer; `extra` is None where there is no size."""
+        """Remarks on the answer; `extra` is None if there is no size."""
         pool = self.mechanism == Mechanism.pf and self.scheme == Scheme.on_prem
         if pool and extra == 0 and rates.repair_s is not None:
             return [

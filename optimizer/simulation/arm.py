@@ -134,7 +134,7 @@ class Arm:
 
     @property
     def core_speeds(self) -> list[float]:
-        """The host's, in each block of the run, of the mean block's; empty where none was taken."""
+        """The host's, in each block of the run, of the mean block's; empty if none was taken."""
         blocks = (self.results.manifest.get("host") or {}).get("blocks") or ()
         speeds = [block["core_speed"] for block in blocks if block.get("core_speed")]
         return [float(speed / np.mean(speeds)) for speed in speeds]

@@ -28,7 +28,7 @@ _BUILDKIT = re.compile(
 
 
 def measured(path: Path, source: ConfigFile, key: Key) -> None:
-    """Raises InputError where a file or folder is too large to be copied, or cannot be."""
+    """Raises InputError if a file or folder is too large to be copied, or cannot be."""
     size = 0
     for count, one in enumerate(_files(path), 1):
         length = one.lstat().st_size
@@ -89,7 +89,7 @@ def for_any_builder(dockerfile: Path, target: str | None, note: Callable[[str], 
 
 
 def _until(text: str, target: str | None) -> str:
-    """The text up to the end of the stage `target`."""
+    """Return the text up to the end of the stage `target`."""
     stages = list(_STAGE.finditer(text))
     for stage, following in pairwise(stages):
         if target is not None and (stage[1] or "").lower() == target.lower():

@@ -51,12 +51,12 @@ class Imported:
     unhonoured: tuple[tuple[str, str], ...]
 
     def called_by(self, tier: Tier) -> tuple[str, ...]:
-        """The names of the tiers that it calls."""
+        """Return the names of the tiers that it calls."""
         names = {one.service.name: one.name for one in self.tiers}
         return tuple(names[service] for service in tier.calls)
 
     def to_json(self) -> dict[str, object]:
-        """The same for a program."""
+        """Return the same for a program."""
         return {
             "design": str(self.folder),
             "tiers": {
@@ -175,7 +175,7 @@ def _move(folder: Path, to: Path) -> None:
 
 
 def _files_of(file: Path) -> tuple[Path, list[Path]]:
-    """The Compose file and, of a folder, the override that Compose reads with it."""
+    """Return the Compose file and, of a folder, the override that Compose reads with it."""
     if not file.is_dir():
         return file, []
     found = next((file / name for name in NAMES if (file / name).is_file()), None)
@@ -255,9 +255,10 @@ def _in_profiles(
 
 
 def _entries(tiers: Mapping[str, Tier], source: ConfigFile) -> list[Tier]:
-    """The tiers that nobody calls, those that load can ask first.
+    """Return the tiers that nobody calls, those that load can ask first.
 
-    Raises InputError where it can ask none."""
+    Raises InputError if it can ask none.
+    """
     called = {other for tier in tiers.values() for other in tier.calls}
     free = [tier for name, tier in tiers.items() if name not in called]
     shown = {tier.name: bool(tier.service.published) for tier in free}

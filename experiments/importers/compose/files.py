@@ -37,7 +37,7 @@ class Project:
 
 
 def read_project(path: Path, overrides: Sequence[Path], values: Mapping[str, str]) -> Project:
-    """The project of a Compose file, `overrides` merged into it.
+    """Return the project of a Compose file, `overrides` merged into it.
 
     Raises InputError with the place of what is wrong: a file that is not there, a cycle, a service
     that nobody has, more files or deeper than the bounds.
@@ -70,14 +70,16 @@ class _Files:
     parts: int = 0
 
     def load(self, paths: Sequence[Path], scope: _Scope) -> Part:
-        """The files of one project, merged in their order."""
+        """Return the files of one project, merged in their order."""
         whole = Part(None, str(paths[0]))
         for path in paths:
             whole = merged(whole, self.one(path, scope))
         return whole
 
     def one(self, path: Path, scope: _Scope) -> Part:
-        """A file with what it includes, its services written out, its paths from the project."""
+        """Return a file with what it includes, its services written out, its paths from the
+        project.
+        """
         own = self.read(path, scope.values, scope.place)
         included = [self.include(one, path, scope) for one in own.named.get("include", _NONE).items]
         own = own.without("include")
@@ -108,7 +110,7 @@ class _Files:
         return found
 
     def include(self, told: Part, path: Path, scope: _Scope) -> Part:
-        """The parts of one entry of `include`."""
+        """Return the parts of one entry of `include`."""
         place = f"{told.place}: include"
         one = told.named or {"path": told}
         paths = [self.file(part, scope.folder, place) for part in one.get("path", _NONE).items]
@@ -140,14 +142,14 @@ class _Files:
         return found
 
     def file(self, told: Part, folder: Path, place: str) -> Path:
-        """The file that a part names, from `folder`."""
+        """Return the file that a part names, from `folder`."""
         path = self.local(told, folder, place)
         if not path.is_file():
             raise InputError(place, expected="an existing file", got=str(told.value))
         return path
 
     def local(self, told: Part, folder: Path, place: str) -> Path:
-        """A path that is no address; one outside of the project is told."""
+        """Return a path that is no address; one outside of the project is told."""
         if _REMOTE.match(str(told.value)):
             raise InputError(
                 place,
@@ -161,7 +163,7 @@ class _Files:
         return path
 
     def within(self, folder: Path, text: str) -> str:
-        """A path of `folder` as one of the project."""
+        """Return a path of `folder` as one of the project."""
         if os.path.isabs(text) or text.startswith("~"):
             return text
         found = os.path.relpath(folder / text, self.project)
@@ -177,7 +179,7 @@ class _Services:
         self.done: dict[tuple[Path, str], tuple[Part, int]] = {}  # with the number it builds on
 
     def written_out(self) -> Part:
-        """All services of the file."""
+        """Return all services of the file."""
         services = self.read[self.path][1].named.get("services", _NONE)
         found = {name: self.service(self.path, name, ())[0] for name in services.named}
         return Part(found, services.place)
@@ -232,7 +234,7 @@ class _Services:
         return whole, count + 1
 
     def other_file(self, told: Part, folder: Path, place: str) -> Path:
-        """The file that `extends` names, read once, its paths made those of the project."""
+        """Return the file that `extends` names, read once, its paths made those of the project."""
         path = self.files.file(told, folder, place)
         if path.resolve() not in self.read:
             part = self.files.read(path, self.scope.values, place)
@@ -244,7 +246,9 @@ class _Services:
 
 
 def _joined(own: Part, other: Part) -> Part:
-    """An included project's resources beside one's own. A name twice has to be the same twice."""
+    """Return an included project's resources beside one's own. A name twice has to be the same
+    twice.
+    """
     found = dict(own.named)
     for kind in RESOURCES:
         theirs = other.named.get(kind)
@@ -264,7 +268,7 @@ def _joined(own: Part, other: Part) -> Part:
 
 
 def _moved(whole: Part, to: Callable[[str], str], *, is_project: bool) -> Part:
-    """The same with each relative path as `to` has it.
+    """Return the same with each relative path as `to` has it.
 
     Parameters: is_project, true for a whole project, of which a build without a context means the
     folder.
@@ -306,7 +310,7 @@ def _moved(whole: Part, to: Callable[[str], str], *, is_project: bool) -> Part:
 
 
 def _at(one: Part, name: str, change: Callable[[Part], Part]) -> Part:
-    """The same mapping with one of its parts changed, where it has it."""
+    """Return the same mapping with one of its parts changed, if it has it."""
     return one.with_named({name: change(one.named[name])}) if name in one.named else one
 
 

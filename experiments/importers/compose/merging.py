@@ -35,15 +35,15 @@ class Part:
         return self.value if isinstance(self.value, list) else [self]
 
     def with_named(self, parts: Mapping[str, Part]) -> Part:
-        """The same mapping with other parts."""
+        """Return the same mapping with other parts."""
         return Part({**self.named, **parts}, self.place)
 
     def without(self, name: str) -> Part:
-        """The same mapping without one of its names."""
+        """Return the same mapping without one of its names."""
         return Part({key: one for key, one in self.named.items() if key != name}, self.place)
 
     def plain(self) -> Any:
-        """The values alone."""
+        """Return the values alone."""
         if isinstance(self.value, dict):
             return {name: one.plain() for name, one in self.value.items()}
         if isinstance(self.value, list):
@@ -51,7 +51,7 @@ class Part:
         return self.value
 
     def places(self, key: Key = ()) -> Iterator[tuple[Key, str]]:
-        """Each key with its place."""
+        """Yield each key with its place."""
         yield key, self.place
         for name, one in self.named.items():
             yield from one.places((*key, name))
@@ -59,7 +59,7 @@ class Part:
             yield from one.places((*key, at))
 
     def size(self) -> int:
-        """The number of parts in it, with itself."""
+        """Return the number of parts in it, with itself."""
         return sum(1 for _ in self.places())
 
 
@@ -85,7 +85,7 @@ class ComposeFile(ConfigFile):
 
 
 def part_of(source: ConfigFile) -> Part:
-    """The values of one file as parts."""
+    """Return the values of one file as parts."""
 
     def of(value: Any, key: Key) -> Part:
         place = source.place(*key)
@@ -194,7 +194,7 @@ def _as_names(one: Part) -> Part:
 
 
 def as_build(one: Part) -> Part:
-    """A build context alone as a mapping."""
+    """Return a build context alone as a mapping."""
     return one if isinstance(one.value, dict) else Part({"context": one}, one.place)
 
 

@@ -57,7 +57,7 @@ class _Reading:
         self.nodes = 0
 
     def value(self, node: yaml.Node, key: Key) -> Any:
-        """The value of a node, variables filled in."""
+        """Return the value of a node, variables filled in."""
         self.nodes += 1
         line = node.start_mark.line + 1
         self.lines.setdefault(key, line)
@@ -102,7 +102,7 @@ class _Reading:
         return {**merged, **own}
 
     def scalar(self, node: yaml.Node, key: Key) -> Any:
-        """A text with its variables filled in, a number, true, false or nothing."""
+        """Return a text with its variables filled in, a number, true, false or nothing."""
         kind = node.tag.rpartition(":")[2]
         if kind == "str" or "$" in node.value:
             place = ConfigFile(self.path, {}, lambda: self.lines).place
@@ -121,12 +121,12 @@ class _Reading:
         )
 
     def error(self, line: int, expected: str, got: str, hint: str = "Correct it.") -> InputError:
-        """The InputError at a line."""
+        """Return the InputError at a line."""
         return InputError(f"{self.path}:{line}", expected=expected, got=got, hint=hint)
 
 
 def read_compose(path: Path, variables: Variables) -> ConfigFile:
-    """The values of a Compose file, checked by the schema.
+    """Return the values of a Compose file, checked by the schema.
 
     Raises InputError with file, line and key, for all that the schema refuses at once.
     """

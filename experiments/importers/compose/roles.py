@@ -174,7 +174,9 @@ def _seed(mount: Mount, service: Service) -> Path | None:
 
 
 def _under(folder: Path, target: str) -> Path:
-    """The place in `root/` of a path on the machine. /var/run is a link to /run in most images."""
+    """Return the place in `root/` of a path on the machine. /var/run is a link to /run in most
+    images.
+    """
     parts = [part for part in Path(target).parts if part not in ("/", "..", ".")]
     if parts[:2] == ["var", "run"]:
         parts = parts[1:]

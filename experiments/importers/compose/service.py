@@ -143,7 +143,7 @@ def read_services(
     variables: Mapping[str, str],
     of_included: Mapping[str, Mapping[str, str]],
 ) -> dict[str, Service]:
-    """All services by name. Raises InputError at the first part that is none.
+    """Return all services by name. Raises InputError at the first part that is none.
 
     Parameters: of_included, by name the variables of services that see others than the project's.
     """
@@ -310,7 +310,9 @@ class _Reader:
         return {name: condition for name, condition in found.items() if name in services}
 
     def healthcheck(self) -> tuple[HealthCheck | None, bool]:
-        """The healthcheck; and true where it says that there is none, not the image's either."""
+        """Return the healthcheck; and true where it says that there is none, not the image's
+        either.
+        """
         told = self.told.get("healthcheck")
         if told is None:
             return None, False
@@ -510,7 +512,7 @@ class _Reader:
 
 
 def _ports(text: str) -> list[int] | None:
-    """The ports of `80` or `80-82`; None where that is none."""
+    """Return the ports of `80` or `80-82`; None if that is none."""
     found = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", text)
     if found is None:
         return None

@@ -63,8 +63,9 @@ def _known_images() -> JsonObject:
 
 
 def image_facts(service: Service) -> Mapping[str, Any]:
-    """The facts known of the service's image by its name; nothing for one that is built, or that
-    runs another program than its own."""
+    """Return the facts known of the service's image by its name; nothing for one that is built, or
+    that runs another program than its own.
+    """
     if service.image is None or service.build is not None or service.entrypoint:
         return {}
     name = service.image.partition("@")[0].rpartition("/")[2].partition(":")[0]
@@ -73,7 +74,7 @@ def image_facts(service: Service) -> Mapping[str, Any]:
 
 
 def ports_of(service: Service) -> tuple[int, ...]:
-    """All TCP ports that the file says it listens on, the likeliest first."""
+    """Return all TCP ports that the file says it listens on, the likeliest first."""
     from_healthcheck = [port for port, _ in urls_of(service)]
     published = [one.target for one in service.published if one.protocol == "tcp"]
     in_build = _exposed_in(service)
@@ -159,7 +160,7 @@ def is_recognised(service: Service) -> bool:
 
 
 def _answer(service: Service, ask: Ask, named: Sequence[int] = ()) -> Answer | None:
-    """Protocol and port; None where it serves nothing that the files tell of.
+    """Protocol and port; None if it serves nothing that the files tell of.
 
     Parameters: named, ports that other services' files name with it.
     """
@@ -298,7 +299,7 @@ def _callees(service: Service, tiers: Mapping[str, Tier]) -> Iterator[str]:
 
 
 def names_of(service: Service, caller: Service) -> tuple[str, ...]:
-    """The names by which `caller` finds the service."""
+    """Return the names by which `caller` finds the service."""
     shared = set(service.networks) & set(caller.networks)
     aliases = [name for network in sorted(shared) for name in service.networks[network]]
     links = [link.split(":") for link in caller.links]
@@ -337,7 +338,7 @@ def _mentioned(service: Service, tiers: Mapping[str, Tier], texts: Sequence[str]
 
 
 def _texts(service: Service) -> Iterator[str]:
-    """The service's settings, and the text files that it is built of or that lie over it."""
+    """Yield the service's settings, and the text files that it is built of or that lie over it."""
     yield from service.environment.values()
     yield from (*(service.command or ()), *(service.entrypoint or ()))
     folders = [service.build.context] if service.build else []

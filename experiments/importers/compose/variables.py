@@ -22,7 +22,7 @@ class Variables:
         self.missing: dict[str, str] = {}  # name to the first place
 
     def get(self, name: str) -> str | None:
-        """The value; None where it is not set."""
+        """Return the value; None if it is not set."""
         return self._values.get(name)
 
     def fill(self, text: str, place: Callable[[], str]) -> str:
@@ -90,7 +90,7 @@ class Variables:
 
 
 def _braced(rest: str, place: Callable[[], str], text: str) -> tuple[str, str]:
-    """The inside of the braces that `rest` begins with, and what follows them."""
+    """Return the inside of the braces that `rest` begins with, and what follows them."""
     depth = 0
     for at, letter in enumerate(rest):
         depth += (letter == "{") - (letter == "}")
@@ -109,7 +109,7 @@ def _wrong(place: Callable[[], str], text: str) -> InputError:
 
 
 def read_variables(path: Path, known: Mapping[str, str]) -> dict[str, str]:
-    """The variables of an env file; a value may use those above it and the `known` ones.
+    """Return the variables of an env file; a value may use those above it and the `known` ones.
 
     Raises InputError with file and line for what is no NAME=value, and for a file too large.
     """

@@ -68,7 +68,7 @@ class Ratio(TypedDict):
 
 
 def wilson(hits: int, of: int) -> tuple[float, float]:
-    r"""The 95 % score interval, (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n).
+    """Return the 95 % score interval, (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n).
 
     Parameters: hits int >= 0; of int >= hits.  Returns: (low, high), (0, 1) where of is 0.
     Source: Wilson 1927, JASA 22; it holds also where there are few hits, or none.
@@ -83,7 +83,7 @@ def wilson(hits: int, of: int) -> tuple[float, float]:
 
 
 def analyse(folder: Path) -> Findings:
-    """The files of a run."""
+    """Return the files of a run."""
     manifest = cast(BitflipsManifest, manifest_if_any(folder))
     table = read_table(folder / INJECTIONS_FILE, INJECTIONS)
     injections = cast(list[Injection], table.to_dicts())
@@ -116,7 +116,7 @@ def _split(injections: Iterable[Injection]) -> Iterable[tuple[tuple[str, str], l
 
 
 def row_of(program: str, variant: str, found: Sequence[Injection]) -> Shares:
-    """The outcomes of a program's variant."""
+    """Return the outcomes of a program's variant."""
     counts = Counter(one["outcome"] for one in found)
     fired = sum(counts[outcome] for outcome in OUTCOMES)
     return {
@@ -151,7 +151,9 @@ def for_planner(row: Shares) -> dict[str, Probability]:
 
 
 def silent_origins(found: Sequence[Injection]) -> list[dict[str, object]]:
-    """The origins at which the silent corruptions of a variant began, the most frequent first."""
+    """Return the origins at which the silent corruptions of a variant began, the most frequent
+    first.
+    """
     origins = Counter(
         (one["program"], one["function"], one["line"], one["stream"], one["opcode"])
         for one in found
@@ -165,7 +167,7 @@ def silent_origins(found: Sequence[Injection]) -> list[dict[str, object]]:
 
 
 def price_rows(prices: Sequence[Price]) -> list[Ratio]:
-    """The price of each program and variant."""
+    """Return the price of each program and variant."""
     times: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for one in prices:
         times[one["program"], one["variant"]][one["repeat"]] = one["cpu_s"]
@@ -187,7 +189,7 @@ def price_rows(prices: Sequence[Price]) -> list[Ratio]:
 
 
 def _transactions(prices: Sequence[Price], program: str, variant: str) -> dict[str, int] | None:
-    """Hardware transactions begun in all repeats, and aborts by reason; None where it had none."""
+    """Hardware transactions begun in all repeats, and aborts by reason; None if it had none."""
     found = [
         one["transactions"]
         for one in prices
@@ -209,7 +211,7 @@ def _rate(
 
 
 def _answers(folder: Path) -> list[dict[str, object]]:
-    """The frequency of each wrong answer of a service: under load, or read back."""
+    """Return the frequency of each wrong answer of a service: under load, or read back."""
     if not (folder / ANSWERS_FILE).exists():
         return []
     found = read_table(folder / ANSWERS_FILE, ANSWERS).to_dicts()
@@ -223,7 +225,7 @@ def _answers(folder: Path) -> list[dict[str, object]]:
 
 
 def speed_of(price: Sequence[Ratio], variant: str) -> float | None:
-    """The variant's speed as a share of native's: the geometric mean over programs."""
+    """Return the variant's speed as a share of native's: the geometric mean over programs."""
     ratios = [one["ratio"] for one in price if one["variant"] == variant and one["ratio"]]
     return math.exp(-sum(map(math.log, ratios)) / len(ratios)) if ratios else None
 

@@ -47,7 +47,7 @@ def copies_of(variant: str) -> int:
 
 
 def make_compiler() -> None:
-    """`ci/harden`: nothing where it was made. Raises EnvironmentMissing where it cannot be."""
+    """`ci/harden`: nothing where it was made. Raises EnvironmentMissing if it cannot be."""
     made = subprocess.run(
         [ROOT / "ci" / "harden"], stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
@@ -62,7 +62,7 @@ def make_compiler() -> None:
 
 
 def source_of(program: str) -> Path:
-    """A kernel's source. Raises InputError naming those there are."""
+    """Return a kernel's source. Raises InputError naming those there are."""
     path = KERNELS / f"{program}.c"
     if not path.is_file():
         there = sorted([*SERVICES, *(one.stem for one in KERNELS.glob("*.c"))])

@@ -49,7 +49,7 @@ address = "{address}"
 
 
 def serving_of(service: Service, program: Path, built: Built, folder: Path) -> service_run.Serving:
-    """The way `program` is served in `folder`: alone, or as the first of `built.copies`."""
+    """Return the way `program` is served in `folder`: alone, or as the first of `built.copies`."""
     if built.copies == 1:
         return partial(service_run.running, service, program, folder)
     return partial(compared, service, program, built, folder)
@@ -103,7 +103,7 @@ def _start_arbiter(folder: Path, copies: Sequence[service_run.Address]) -> subpr
 
 
 def _said_in(log: Path) -> tuple[str, str] | None:
-    """The addresses of its entry and its admin API, which it logs when it listens."""
+    """Return the addresses of its entry and its admin API, which it logs when it listens."""
     said = re.search(r" on (\S+), admin on (\S+)\n", log.read_text(encoding="utf-8"))
     return None if said is None else (said[1], said[2])
 

@@ -99,7 +99,7 @@ def run(program: Path, asked: record.FlipOrder, wall_s: float, folder: Path) -> 
 def execute(
     built: Built, asked: record.FlipOrder, limits: Limits, folder: Path, expected: bytes | None
 ) -> Ran:
-    """A kernel, or a service under load; `expected`: the undisturbed run's output."""
+    """Return a kernel, or a service under load; `expected`: the undisturbed run's output."""
     service = SERVICES.get(built.program)
     if service is None:
         return run(built.flipped, asked, limits.wall_s, folder)
@@ -113,10 +113,10 @@ def execute(
 
 
 def golden(built: Built, limits: Limits, folder: Path) -> Golden:
-    """The undisturbed run, twice: its output and the number of its results must be the same; the
-    fewer where a service's may differ a little.
+    """Return the undisturbed run, twice: its output and the number of its results must be the same;
+    the fewer where a service's may differ a little.
 
-    Raises: MeasurementFailed where it fails, or is not the same twice.
+    Raises: MeasurementFailed if it fails, or is not the same twice.
     """
     asked = record.FlipOrder(record.COUNT, 0, 1, 0, limits.memory_bytes, limits.output_bytes)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -138,7 +138,7 @@ def golden(built: Built, limits: Limits, folder: Path) -> Golden:
 
 
 def drawn(seed: int, program: str, variant: str, number: int, results: int) -> tuple[int, int]:
-    """The flipped result, uniform over the run's results, and the draw for its bits."""
+    """Return the flipped result, uniform over the run's results, and the draw for its bits."""
     rng = random.Random(f"{seed}/{program}/{variant}/{number}")
     return rng.randrange(results), rng.getrandbits(64)
 

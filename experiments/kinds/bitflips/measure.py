@@ -157,7 +157,9 @@ class Campaign:
     def _injected(
         self, built: Built, whole: Golden, limits: Limits, numbers: Sequence[int], work: Path
     ) -> Iterator[Injection]:
-        """Each injection when it is over, `workers` at a time, each worker in its own folder."""
+        """Yield each injection when it is over, `workers` at a time, each worker in its
+        own folder.
+        """
         own = threading.local()
 
         def one(number: int) -> Injection:
@@ -238,7 +240,7 @@ class Journal:
 
 
 def price_of(built: Built, rounds: int, wall_s: float, work: Path) -> Cost:
-    """The cost of a run of `rounds`."""
+    """Return the cost of a run of `rounds`."""
     counts = work / "transactions"
     counts.unlink(missing_ok=True)
     environment = {"SPARECRAFT_TX_COUNTS": str(counts)}
@@ -257,7 +259,7 @@ def price_of(built: Built, rounds: int, wall_s: float, work: Path) -> Cost:
 
 
 def cpu_time_s(program: Path, rounds: int, wall_s: float, environment: dict[str, str]) -> float:
-    """CPU time of a run [s]. Raises MeasurementFailed where it fails."""
+    """CPU time of a run [s]. Raises MeasurementFailed if it fails."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     ended = subprocess.run(
         [program, str(rounds)], stdin=subprocess.DEVNULL, capture_output=True, timeout=wall_s,

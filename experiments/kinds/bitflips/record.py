@@ -54,7 +54,7 @@ class FlipReport:
 
 
 def read(path: Path) -> FlipReport:
-    """The content of the file after the program's end."""
+    """Return the content of the file after the program's end."""
     values = _FORM.unpack_from(path.read_bytes())
     counted, fired, corrected, bit, line, stream, width = values[6:13]
     function, opcode = (text.split(b"\0")[0].decode("utf-8", "replace") for text in values[13:])

@@ -22,7 +22,7 @@ from experiments.kinds.bitflips.measure import BitflipsManifest
 def replay(folder: Path, program: str, variant: str, number: int) -> Injection:
     """Compile, run undisturbed and inject `number`, all as the run in `folder` did.
 
-    Raises: InputError where the run has no such program, or it compiles to another one now.
+    Raises: InputError if the run has no such program, or it compiles to another one now.
     """
     manifest = cast(BitflipsManifest, manifest_if_any(folder))
     asked = manifest["spec"]["bitflips"]

@@ -101,7 +101,7 @@ class Server:
     def ask(self, connection: int, request: bytes, expected: bytes | None) -> bytes:
         """Send a batch and take its answer; `expected` None: whatever it is.
 
-        Raises: Fault where it is another, or none.
+        Raises: Fault if it is another, or none.
         """
         at = self._connections[connection]
         answer = b""
@@ -129,8 +129,9 @@ class Server:
         return more
 
     def _whole(self, connection: socket.socket, answer: bytes) -> bytes:
-        """A wrong answer as far as it goes, as its first bytes may not tell what it is; a flipped
-        length makes it gigabytes, of which the first buffer is enough."""
+        """Return a wrong answer as far as it goes, as its first bytes may not tell what it is; a
+        flipped length makes it gigabytes, of which the first buffer is enough.
+        """
         with suppress(Fault, OSError):
             while not answer.endswith(self._service.ended) and len(answer) < _BUFFER:
                 if not select.select([connection], [], [], _ROUND_S)[0]:
@@ -139,7 +140,7 @@ class Server:
         return answer
 
     def difference(self, answer: bytes, expected: bytes) -> str:
-        """The class of a wrong answer: error, lost or wrong."""
+        """Return the class of a wrong answer: error, lost or wrong."""
         same = next((at for at, (one, other) in enumerate(zip(answer, expected, strict=False))
                      if one != other), len(expected))  # fmt: skip
         line = answer[answer.rfind(b"\n", 0, same) + 1 :]
@@ -167,7 +168,7 @@ class Server:
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
     def serve(self, expected: bytes | None) -> Served:
-        """The load, once; `expected`: all answers of an undisturbed run."""
+        """Return the load, once; `expected`: all answers of an undisturbed run."""
         load, ended = self._service.load(), self._service.ended
         right = expected.split(ended)[:-1] if expected is not None else None
         answers = b""
@@ -186,8 +187,9 @@ class Server:
         return Served(answers, "", "", 0)
 
     def stop(self) -> int | None:
-        """Stop it as one does. Returns its status, None where it had to be killed; 0 where it lives
-        and is one that is not stopped."""
+        """Stop it as one does. Returns its status, None if it had to be killed; 0 if it lives
+        and is one that is not stopped.
+        """
         if self.process.poll() is None and not self._service.ends:
             return 0
         with suppress(OSError):
@@ -227,7 +229,9 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def connected(process: subprocess.Popen[bytes], path: Address) -> socket.socket:
-    """A connection to a socket, as soon as there is one. Raises Fault where the process ends."""
+    """Return a connection to a socket, as soon as there is one. Raises Fault if the process
+    ends.
+    """
     end_s = time.monotonic() + _START_S
     while process.poll() is None and time.monotonic() < end_s:
         try:
@@ -248,7 +252,7 @@ def _connect(path: Address) -> socket.socket:
 
 
 def address_of(service: Service, folder: Path) -> Address:
-    """The socket of the service that was started in `folder`."""
+    """Return the socket of the service that was started in `folder`."""
     if not service.is_on_tcp:
         return folder / SOCKET
     return "127.0.0.1", int((folder / _PORT).read_text(encoding="utf-8"))
@@ -282,7 +286,9 @@ def _state(task: Path) -> str:
 def start(
     service: Service, program: Path, folder: Path, environment: dict[str, str]
 ) -> subprocess.Popen[bytes]:
-    """A process of the service in `folder`, where its socket will be, always mapped alike."""
+    """Return a process of the service in `folder`, where its socket will be, always mapped
+    alike.
+    """
     (folder / SOCKET).unlink(missing_ok=True)
     if service.prepare:
         service.prepare(folder)

@@ -31,7 +31,7 @@ def _share(row: Mapping[str, Any], outcome: str) -> Cell:
 
 
 def bounds(of: Sequence[float]) -> str:
-    """An interval of a share."""
+    """Return an interval of a share."""
     low, high = of
     return interval(low, high, percent)
 
@@ -68,7 +68,7 @@ def price_table(price: Rows) -> Table:
 
 
 def rate_table(price: Rows) -> Table | None:
-    """Requests of services; None where there are only kernels."""
+    """Requests of services; None if there are only kernels."""
     shown = tuple(
         (
             named(row["program"]), named(row["variant"]), Cell(number(row["repeats"])),
@@ -85,7 +85,7 @@ _ABORTS = ("conflict", "capacity", "difference", "other")
 
 
 def transactions_table(price: Rows) -> Table | None:
-    """Hardware transactions and why they were aborted; None where no program had any."""
+    """Hardware transactions and why they were aborted; None if no program had any."""
     shown = tuple(
         (
             named(row["program"]), named(row["variant"]), Cell(number(of["begun"])),
@@ -133,7 +133,7 @@ def _range(row: Mapping[str, Any]) -> str:
 
 
 def silent_table(variant: str, origins: Rows) -> Table | None:
-    """The origins at which the silent corruptions of a variant began."""
+    """Return the origins at which the silent corruptions of a variant began."""
     if not origins:
         return None
     shown = tuple(

@@ -76,7 +76,9 @@ def capacity_of(
 
 
 def rate_at_limit(rates: Sequence[float], p95_ms: Sequence[float], limit_ms: float) -> float | None:
-    """The rate at which p95 passes the limit; None where all steps, or none, are within it."""
+    """Return the rate at which p95 passes the limit; None where all steps, or none, are
+    within it.
+    """
     highest = np.maximum.accumulate(np.asarray(p95_ms))
     beyond = int(np.searchsorted(highest, limit_ms, side="right"))
     if beyond == 0 or beyond == len(rates):
@@ -87,7 +89,9 @@ def rate_at_limit(rates: Sequence[float], p95_ms: Sequence[float], limit_ms: flo
 
 
 def knee(rates: Sequence[float], mean_ms: Sequence[float]) -> float:
-    """The rate of the greatest power; the rate stands for the throughput, as far as it is kept."""
+    """Return the rate of the greatest power; the rate stands for the throughput, as far as it is
+    kept.
+    """
     power = np.asarray(rates) / np.asarray(mean_ms)
     return float(rates[int(np.argmax(power))])
 
@@ -147,7 +151,8 @@ class Cost:
 
 
 def cost_of(steps: Sequence[Step], machine: str) -> Cost | None:
-    """The straight line through CPU against answers per second of the steps within the limit.
+    """Return the straight line through CPU against answers per second of the steps within the
+    limit.
 
     None where fewer than three steps have both, or the line does not rise.
     """
@@ -183,7 +188,7 @@ def cpu_ratio(
     """Cost of the same requests in one arm and in the first one.
 
     The geometric mean over the rates that were asked of both, and answered but for
-    `ERRORS_MAX`, in every sweep; t interval over the logarithms of sweeps. None where no rate or
+    `ERRORS_MAX`, in every sweep; t interval over the logarithms of sweeps. None if no rate or
     fewer than two sweeps are left.
     """
 

@@ -28,7 +28,9 @@ _CPU_LOOKS = (
 
 
 def latency_figure(user: str, found: Mapping[str, Any]) -> Figure:
-    """Each step's percentiles against its answers per second, the limit, NodT and its interval."""
+    """Return each step's percentiles against its answers per second, the limit, NodT and its
+    interval.
+    """
     steps = [step for step in found["steps"] if step["requests"]]
     title = f"{user}: latency against throughput"
     identity = f"{user}-latency"

@@ -48,8 +48,9 @@ class Sweeps:
                         self._step(question, sweep, rate)
 
     def _search(self, question: Question) -> list[float]:
-        """The first sweep's rates, ascending: up until the limit is passed twice in a row, or to
-        the end of what may be asked; then closer to the limit from both sides."""
+        """Return the first sweep's rates, ascending: up until the limit is passed twice in a row,
+        or to the end of what may be asked; then closer to the limit from both sides.
+        """
         capacity = self._section
         rates: list[float] = []
         rate, beyond = question.workload.rate_per_s, 0
@@ -80,7 +81,7 @@ class Sweeps:
         return self._overloaded is not None
 
     def _step(self, question: Question, sweep: int, rate_per_s: float) -> Step:
-        """The step, tried again while the generator is late: that is the host's doing."""
+        """Return the step, tried again while the generator is late: that is the host's doing."""
         workload = question.workload
         is_first = question.name not in self._warm or question.arm != self._arm
         warm_up_s = FIRST_WARM_UP_S if is_first else 0.0
@@ -141,7 +142,7 @@ def at_rate(
     rate_per_s: float,
     warm_up_s: float = 0.0,
 ) -> Experiment:
-    """The experiment of one step; slow ones last until `requests_min` can be expected.
+    """Return the experiment of one step; slow ones last until `requests_min` can be expected.
 
     Parameters: warm_up_s, the least; the design's own may be longer.
     """
@@ -167,5 +168,7 @@ def needs_rest(overloaded: AskedStep, asked: AskedStep) -> bool:
 
 
 def rate_between(low: float, high: float) -> float | None:
-    """A rate between one within the limit and one beyond it; None where they are close enough."""
+    """Return a rate between one within the limit and one beyond it; None where they are close
+    enough.
+    """
     return float(f"{math.sqrt(low * high):.3g}") if high > RESOLUTION * low else None

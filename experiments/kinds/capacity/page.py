@@ -25,7 +25,7 @@ def write_page(folder: Path) -> Path:
 
 
 def capacity_page(capacity: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
-    """The page as HTML; `capacity` is the result, head and body in one."""
+    """Return the page as HTML; `capacity` is the result, head and body in one."""
     caps = _caps(manifest)
     machine = capacity["machine"]
     return render_run(
@@ -51,7 +51,7 @@ def capacity_page(capacity: Mapping[str, Any], manifest: Mapping[str, Any]) -> s
 
 
 def headline(capacity: Mapping[str, Any]) -> str:
-    """The node's capacity, in a sentence for each workload; in one of all arms."""
+    """Return the node's capacity, in a sentence for each workload; in one of all arms."""
     if _has_arms(capacity):
         nodts = {user: one["nodt_per_s"] for user, one in capacity["workloads"].items()}
         found = [

@@ -29,7 +29,7 @@ GENERATOR_CORES_MAX = 0.9
 
 
 def analyse(folder: Path) -> Findings:
-    """The node's figures from the files of a run."""
+    """Return the node's figures from the files of a run."""
     manifest = manifest_if_any(folder)
     asked = json.loads((folder / STEPS).read_text(encoding="utf-8"))
     hosts = folder / "hosts.parquet"
@@ -155,8 +155,9 @@ def _ratio(found: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, floa
 
 
 def whole_sweeps(steps: Sequence[Step]) -> list[list[Step]]:
-    """The sweeps that have every rate of the first one, ascending; of each step the last
-    attempt."""
+    """Return the sweeps that have every rate of the first one, ascending; of each step the last
+    attempt.
+    """
     sweeps: dict[int, dict[float, Step]] = {}
     for step in steps:
         sweeps.setdefault(step.asked.sweep, {})[step.rate_per_s] = step

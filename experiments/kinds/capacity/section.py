@@ -55,7 +55,7 @@ class CapacitySection(Strict):
     """Other workloads on the same node."""
 
     def workloads(self, experiment: Experiment) -> tuple[Workload, ...]:
-        """All that one node is asked to carry, one after the other."""
+        """Return all that one node is asked to carry, one after the other."""
         load = experiment.load
         own = Workload(user=load.user, rate_per_s=load.sent_per_s, p95_ms=experiment.slo.p95_ms)
         return (own, *self.also)
@@ -73,7 +73,7 @@ class CapacitySection(Strict):
         )
 
     def check(self, design: Design) -> None:
-        """Raises InputError where the design disturbs the node, or has several."""
+        """Raises InputError if the design disturbs the node, or has several."""
         experiment, tier = design.experiment, design.fleet.entry_tier
         nodes = design.fleet.tiers[tier].nodes
         role = design.fleet.tiers[tier].role

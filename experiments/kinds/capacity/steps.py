@@ -77,7 +77,7 @@ class Step:
         return np.sort(self.requests["latency_ms"].to_numpy())
 
     def figures(self) -> dict[str, object]:
-        """The step in the result."""
+        """Return the step in the result."""
         ordered = self._sorted
         quantiles = {
             f"{name}_ms": percentile(ordered, QUANTILES[name]) for name in ("p50", "p95", "p99")
@@ -110,7 +110,7 @@ def steps_of(
     generator: Mapping[int, float],
     limit_ms: float,
 ) -> list[Step]:
-    """The measured steps, in order; a block without measured requests is none.
+    """Return the measured steps, in order; a block without measured requests is none.
 
     Parameters: requests of all blocks; hosts as in hosts.parquet; generator, CPU of the load
     generator by block [cores]; limit_ms, the load's time-out.

@@ -63,8 +63,9 @@ class CompareKind(Kind[SectionT]):
         print_summary(read_folder(page.parent), console, page)
 
     def compared_values(self, result: Result) -> Mapping[str, Any]:
-        """The planned fleet's cost, gains of the arm that `row` speaks of, which is named where
-        there are several, then what each arm's requests took."""
+        """Return the planned fleet's cost, gains of the arm that `row` speaks of, which is named
+        where there are several, then what each arm's requests took.
+        """
         body = result[result["kind"]]
         planned = {"planned fleet, USD a month": _planned_usd(body)}
         if is_a_chain(body):
@@ -107,7 +108,7 @@ class CompareKind(Kind[SectionT]):
 
 
 def _compared(body: Mapping[str, Any]) -> tuple[str | None, Mapping[str, Mapping[str, Any]]]:
-    """The arm that is held against the baseline, of many the best, and its factors."""
+    """Return the arm that is held against the baseline, of many the best, and its factors."""
     compared = body.get("compared") or {}
     _, other, entries = headline(compared.get("baseline", ""), compared.get("other"), body)
     return other, entries

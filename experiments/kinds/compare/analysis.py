@@ -75,7 +75,7 @@ def write_plan_files(run_folder: Path, against_run: str) -> None:
 
 
 def _begun(run_folder: Path) -> datetime.date | None:
-    """The day of the run: a page that is made again says the same of its prices' age."""
+    """Return the day of the run: a page that is made again says the same of its prices' age."""
     started = manifest_if_any(run_folder).get("started_at")
     return None if started is None else datetime.datetime.fromisoformat(started).date()
 

@@ -7,13 +7,13 @@ from typing import Any
 
 
 def nines(share: float) -> str:
-    """A share of a year, of which no nine is rounded away."""
+    """Return a share of a year, of which no nine is rounded away."""
     return f"{100.0 * share:.9g} %"
 
 
 def modelled(plan: Mapping[str, Any]) -> dict[str, object] | None:
-    """The availability asked for, the one that the model gives the measured fleet, and whether
-    that keeps it (`met` null: not decided); None where the plan does not say.
+    """Return the availability asked for, the one that the model gives the measured fleet, and
+    whether that keeps it (`met` null: not decided); None if the plan does not say.
 
     The SLO's `met` beside it is of what was measured.
     """
@@ -28,7 +28,9 @@ def modelled(plan: Mapping[str, Any]) -> dict[str, object] | None:
 
 
 def missed_words(slo: Mapping[str, Any] | None) -> str:
-    """A sentence where the model says that the measured fleet misses its availability; "" else."""
+    """Return a sentence where the model says that the measured fleet misses its availability; ""
+    else.
+    """
     found = (slo or {}).get("availability")
     if not found or found["met"] is not False:
         return ""

@@ -116,7 +116,7 @@ def close(kind: Kind[Any], design: Design, loop: Loop, tell: Callable[[Outcome],
 
 
 def planned_design(measured: Outcome) -> Design | str:
-    """The design of the plan, for the fleet that is up; the reason where there is none."""
+    """Return the design of the plan, for the fleet that is up; the reason where there is none."""
     result = measured.result
     if (word := validity(result)) != "yes":
         said = "was disturbed" if word == "disturbed" else "is not valid"

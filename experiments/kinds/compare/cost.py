@@ -34,8 +34,9 @@ def cost_sentence(run: RunFolder) -> str:
 
 
 def cost_table(run: RunFolder) -> Table | None:
-    """The measured fleet, the planned one and the difference, an hour and a month; no difference
-    of two kinds of prices."""
+    """Return the measured fleet, the planned one and the difference, an hour and a month; no
+    difference of two kinds of prices.
+    """
     plan, machines = run.plan, tier_machines(run.spec, run.manifest)
     measured, planned = costs(run)
     if not machines and planned is None:

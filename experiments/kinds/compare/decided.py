@@ -20,7 +20,7 @@ _MOODS = {"faster": "good", "slower": "bad", "equivalent": "good", "undecided": 
 
 
 def end_words(decided: Mapping[str, Any]) -> str:
-    """The end of the run, in a sentence."""
+    """Return the end of the run, in a sentence."""
     looks = decided["looks"]
     if not looks:
         return "The run ended before the first look at what it was to decide."
@@ -39,7 +39,7 @@ def end_words(decided: Mapping[str, Any]) -> str:
 
 
 def _subject(decided: Mapping[str, Any]) -> str:
-    """The figure, or the SLO where there is one arm and so nothing to compare."""
+    """Return the figure, or the SLO where there is one arm and so nothing to compare."""
     return str(decided["figure"]) if decided["looks"][0]["comparisons"] else "SLO"
 
 
@@ -48,7 +48,7 @@ def _and(words: list[str]) -> str:
 
 
 def looks_table(decided: Mapping[str, Any]) -> Table:
-    """Each look with its level, its intervals at that level, and the SLO's answers."""
+    """Return each look with its level, its intervals at that level, and the SLO's answers."""
     looks = decided["looks"]
     arms = list(looks[0]["comparisons"])
     judged = list(looks[0]["slo"])

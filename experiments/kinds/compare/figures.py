@@ -53,7 +53,7 @@ def all_figures(run: RunFolder) -> dict[str, Figure]:
 
 
 def fronts(run: RunFolder) -> list[Figure]:
-    """The plan's fronts of cost against a limit; none where they were not looked for."""
+    """Return the plan's fronts of cost against a limit; none where they were not looked for."""
     return [_front(body) for body in run.plan.get("pareto") or () if body["points"]]
 
 

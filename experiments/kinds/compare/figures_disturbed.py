@@ -24,7 +24,7 @@ def disturbances_of(run: RunFolder) -> list[Window]:
 
 
 def run_time(domain: Sequence[float], size: Size) -> Any:
-    """The axis of the lowest panel."""
+    """Return the axis of the lowest panel."""
     ticks = 5 if size.small else 10
     return marks.linear(
         alt.X, "t", "time since the run began, s", domain, grid=False, tickCount=ticks
@@ -53,7 +53,7 @@ def shading(disturbances: Sequence[Window], domain: list[float], x: Any) -> Any:
 
 
 def lanes(disturbances: Sequence[Window], domain: list[float], size: Size) -> Any:
-    """One lane for each disturbed machine, or None where there is none."""
+    """One lane for each disturbed machine, or None if there is none."""
     inside = [w for w in disturbances if w.end_s > domain[0] and w.start_s < domain[1]]
     machines = sorted({window.machine or "all" for window in inside}, key=by_number)[:_LANES_MAX]
     if not machines:

@@ -25,7 +25,9 @@ _SHOWN_QUANTILES = (("p50", 0.5), ("p90", 0.1), ("p95", 0.05), ("p99", 0.01), ("
 
 
 def box_rows(run: RunFolder) -> Rows:
-    """The box of each arm, in each phase where there are several; empty ones are left out."""
+    """Return the box of each arm, in each phase where there are several; empty ones are
+    left out.
+    """
     main = measured(run.requests)
     phases = main.sort("intended_s")["phase"].unique(maintain_order=True).to_list()
     rows = []
@@ -129,7 +131,9 @@ def latency_tail(run: RunFolder, size: Size) -> Any:
 
 
 def _curve_rows(steps: Rows, arm: str, colour: str) -> Rows:
-    """The curve in two parts, that with enough samples beyond and the rest, joined at one point."""
+    """Return the curve in two parts, that with enough samples beyond and the rest, joined at one
+    point.
+    """
     rows = []
     for part, keep in (("full", True), ("few", False)):
         chosen = [step for step in steps if step["sufficient"] is keep]
@@ -164,7 +168,9 @@ def _slo_rows(run: RunFolder) -> Rows:
 
 
 def _slo_corners(run: RunFolder, x: Any, y: Any) -> Any:
-    """The area that the SLO forbids to a curve: to the right of the limit, above its share."""
+    """Return the area that the SLO forbids to a curve: to the right of the limit, above
+    its share.
+    """
     base = alt.Chart(data([{**row, "top": 1.0} for row in _slo_rows(run)]))
     rule = base.mark_rule(stroke=palette.MARKER.light, strokeDash=[4, 3], opacity=0.7)
     label = base.mark_text(
@@ -181,7 +187,7 @@ def _slo_corners(run: RunFolder, x: Any, y: Any) -> Any:
 
 
 def improvement_intervals(run: RunFolder, size: Size) -> Any:
-    """Improvement factors with their intervals on a log axis; None where there is no factor."""
+    """Improvement factors with their intervals on a log axis; None if there is no factor."""
     look = {"colour": palette.MARKER.light, "shape": "circle"}
     rows = [
         {**_factor_row(entry), **look, "name": statistic(name)}

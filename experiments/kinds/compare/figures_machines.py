@@ -35,7 +35,7 @@ def server_latencies(run: RunFolder) -> pl.DataFrame:
 
 
 def servers_over_time(run: RunFolder, size: Size) -> Any:
-    """A small panel for each server: its latency as the arbiter saw it."""
+    """Return a small panel for each server: its latency as the arbiter saw it."""
     series = server_latencies(run)
     names = sorted(series.select("tier", "server").unique().rows())[:PANELS_MAX]
     axes = {tier: _latency_axis(series.filter(pl.col("tier") == tier)) for tier, _ in names}
@@ -48,7 +48,7 @@ def servers_over_time(run: RunFolder, size: Size) -> Any:
 
 
 def _latency_axis(series: pl.DataFrame) -> Any:
-    """A log axis for one tier's servers, without the rarest extremes, with few ticks."""
+    """Return a log axis for one tier's servers, without the rarest extremes, with few ticks."""
     positive = series.filter(pl.col("ms") > 0)["ms"].to_numpy()
     domain = [0.1, 2.0]
     if positive.size:
@@ -61,7 +61,7 @@ def _latency_axis(series: pl.DataFrame) -> Any:
 
 
 def hosts_over_time(run: RunFolder, size: Size) -> Any:
-    """A small panel for each machine: CPU in per cent of its cap."""
+    """Return a small panel for each machine: CPU in per cent of its cap."""
     hosts = run.hosts.filter(pl.col("cpu_percent").is_not_null()).sort("machine", "time_s")
     names = sorted(hosts["machine"].unique(), key=by_number)[:PANELS_MAX]
     domain = [0, max(100.0, float(str(hosts["cpu_percent"].max())))]

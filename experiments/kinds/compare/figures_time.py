@@ -27,7 +27,7 @@ _SEED = 1
 
 
 def blocks_of(run: RunFolder) -> list[Window]:
-    """The arms' blocks in time: as recorded, else as the requests show them."""
+    """Return the arms' blocks in time: as recorded, else as the requests show them."""
     recorded = of_kind(run.windows, "arm")
     if recorded:
         return [
@@ -103,12 +103,12 @@ def _block_strip(run: RunFolder, blocks: Sequence[Window], domain: list[float], 
 
 
 def _hidden(field: str, domain: Sequence[float]) -> Any:
-    """The axis of a panel above others, without words."""
+    """Return the axis of a panel above others, without words."""
     return alt.X(f"{field}:Q", scale=alt.Scale(domain=list(domain), nice=False), axis=None)
 
 
 def _fitting(name: str, room_px: float) -> str:
-    """The name, or as much of it as fits."""
+    """Return the name, or as much of it as fits."""
     letters = int(room_px / 7)
     if len(name) <= letters:
         return name
@@ -135,7 +135,7 @@ def _latency_panel(
 
 
 def _slo_limits(run: RunFolder) -> dict[str, float]:
-    """The SLO's latencies in ms, as far as there are any."""
+    """Return the SLO's latencies in ms, as far as there are any."""
     slo = run.spec.get("slo") or {}
     return {name: float(slo[f"{name}_ms"]) for name in ("p95", "p99") if slo.get(f"{name}_ms")}
 
@@ -188,8 +188,9 @@ def median_bin_s(run: RunFolder) -> float:
 
 
 def _median_steps(run: RunFolder, x: Any, y: Any) -> Any:
-    """The median of each bin of three requests or more, as a step as long as the bin; steps that
-    follow one another are joined."""
+    """Return the median of each bin of three requests or more, as a step as long as the bin; steps
+    that follow one another are joined.
+    """
     bin_s, block = median_bin_s(run), ("arm", "repeat")
     at_s = pl.col("intended_s")
     binned = (

@@ -9,8 +9,8 @@ from typing import Any
 def headline(
     baseline: str, other: str | None, body: Mapping[str, Any]
 ) -> tuple[str, str | None, Mapping[str, Mapping[str, Any]]]:
-    """The two arms of the headline, and their factors; of many arms that of the best p95, but of a
-    chain the first step's.
+    """Return the two arms of the headline, and their factors; of many arms that of the best p95,
+    but of a chain the first step's.
 
     Parameters: the arms that `improvement` of the result's body compares.
     """

@@ -16,8 +16,9 @@ Blocks = Sequence[Mapping[str, Any]]
 
 
 def load_words(blocks: Blocks) -> str:
-    """The generator's CPU use, its limits where it met them, and what became of a Locust file's
-    tasks; "" without a block."""
+    """Return the generator's CPU use, its limits where it met them, and what became of a Locust
+    file's tasks; "" without a block.
+    """
     if not blocks:
         return ""
     workers = max(len(block["workers"]) for block in blocks)
@@ -33,7 +34,7 @@ def load_words(blocks: Blocks) -> str:
 
 
 def _uses(blocks: Blocks) -> list[Mapping[str, Any]]:
-    """The workers that had tasks of a Locust file."""
+    """Return the workers that had tasks of a Locust file."""
     return [use for block in blocks for use in block["workers"] if use.get("tasks")]
 
 
@@ -60,7 +61,7 @@ def _task_words(blocks: Blocks) -> str:
 
 
 def load_table(blocks: Blocks) -> Table | None:
-    """The load generator in each block: its workers, how busy, how late, and its verdict."""
+    """Return the load generator in each block: its workers, how busy, how late, and its verdict."""
     rows = tuple(
         (
             named(block["repeat"] + 1), named(block["arm"]), Cell(number(len(block["workers"]))),
@@ -119,7 +120,7 @@ def _became(block: Mapping[str, Any]) -> str:
 
 
 def host_table(blocks: Blocks) -> Table | None:
-    """The host's cores in each block, and their speed against the fastest block's."""
+    """Return the host's cores in each block, and their speed against the fastest block's."""
     fastest = max((block["core_speed"] for block in blocks), default=1.0)
     rows = tuple(
         (

@@ -125,7 +125,9 @@ def verdicts(run: RunFolder) -> list[Verdict]:
 
 
 def predicted_words(run: RunFolder) -> dict[str, object] | None:
-    """The prediction of this fleet's plan beside the measurement; None without such a plan."""
+    """Return the prediction of this fleet's plan beside the measurement; None without such
+    a plan.
+    """
     found = run.summary.get("predicted")
     if not found:
         return None
@@ -153,7 +155,8 @@ def predicted_words(run: RunFolder) -> dict[str, object] | None:
 
 
 def _source_page(run: RunFolder, source_run: str | None) -> str:
-    """The page of the run that the plan was made from, seen from this one; "" where it does not lie
-    where `sparecraft run --close` puts it."""
+    """Return the page of the run that the plan was made from, seen from this one; "" where it does
+    not lie where `sparecraft run --close` puts it.
+    """
     beside = f"../../{source_run}/report.html"
     return beside if source_run and (run.path.resolve() / beside).is_file() else ""

@@ -10,7 +10,7 @@ from experiments.report.text import milliseconds, number, percent, plain, usd
 
 
 def plan_words(plan: Mapping[str, Any]) -> dict[str, object]:
-    """The plan in words: cost, what binds it, why it cannot be."""
+    """Return the plan in words: cost, what binds it, why it cannot be."""
     lists = {
         name: [_words(item) for item in plan.get(name) or []]
         for name in ("warnings", "binding", "reasons", "assumptions", "insufficient")
@@ -35,7 +35,7 @@ def plan_words(plan: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _claim(plan: Mapping[str, Any]) -> tuple[str, str]:
-    """The words before and after "fleet that": who says that it meets the SLO."""
+    """Return the words before and after "fleet that": who says that it meets the SLO."""
     verdict = (plan.get("simulation") or {}).get("verdict")
     if verdict == "kept":
         return "The cheapest", "meets the SLO in simulation"
@@ -45,8 +45,9 @@ def _claim(plan: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def simulated_plan_table(plan: Mapping[str, Any]) -> Table | None:
-    """The simulator's prediction for one run of the planned fleet, with intervals;
-    None where it did not simulate it."""
+    """Return the simulator's prediction for one run of the planned fleet, with intervals;
+    None if it did not simulate it.
+    """
     predicted = plan.get("predicted")
     shown = predicted.get("distribution") if isinstance(predicted, Mapping) else None
     if not shown:
@@ -84,7 +85,7 @@ def _words(item: Any) -> str:
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table | None:
-    """The planned tiers, a column each; rows are what the plan has of them."""
+    """Return the planned tiers, a column each; rows are what the plan has of them."""
     tiers = {name: _flat(tier) for name, tier in (plan.get("tiers") or {}).items()}
     keys = dict.fromkeys(key for tier in tiers.values() for key in tier)
     rows = tuple(
@@ -98,7 +99,7 @@ def plan_table(plan: Mapping[str, Any]) -> Table | None:
 
 
 def planned_value(key: str, value: Any) -> str:
-    """A figure of the plan by what its name says it is; nines are not rounded away."""
+    """Return a figure of the plan by what its name says it is; nines are not rounded away."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return plain(value)
     if key.startswith("usd"):
@@ -111,7 +112,7 @@ def planned_value(key: str, value: Any) -> str:
 
 
 def _flat(tier: Any) -> dict[str, object]:
-    """The scalar entries of a planned tier."""
+    """Return the scalar entries of a planned tier."""
     if not isinstance(tier, Mapping):
         return {"nodes": tier}
     return {k: v for k, v in tier.items() if isinstance(v, (str, int, float)) or v is None}

@@ -46,8 +46,9 @@ def predicted_table(found: Mapping[str, Any]) -> Table:
 
 
 def promise_table(summary: Mapping[str, Any]) -> Table | None:
-    """Each limit of the promise: the share of requests beyond it as it is allowed, as the plan
-    expected it and as it was measured, and the answer."""
+    """Return each limit of the promise: the share of requests beyond it as it is allowed, as the
+    plan expected it and as it was measured, and the answer.
+    """
     promise = summary.get("promise")
     if not promise or not promise["clauses"]:
         return None
@@ -67,7 +68,7 @@ def promise_table(summary: Mapping[str, Any]) -> Table | None:
 
 
 def _share(value: float) -> str:
-    """A share of requests; a beta's lower bound comes close to 0 and means it."""
+    """Return a share of requests; a beta's lower bound comes close to 0 and means it."""
     return percent(value, 2) if value >= _SHARE_MIN or value == 0 else "0 %"
 
 
@@ -112,7 +113,9 @@ def promise_sentence(summary: Mapping[str, Any]) -> str:
 
 
 def coverage_words(summary: Mapping[str, Any]) -> str:
-    """The count of measured figures that lie where the plan expected them; "" without intervals."""
+    """Return the count of measured figures that lie where the plan expected them; "" without
+    intervals.
+    """
     judged = summary["promise"]["figures"]["judged"]
     if not judged:
         return ""
@@ -136,7 +139,7 @@ def _row(label: str, entry: Mapping[str, Any], show: Show) -> tuple[Cell, ...]:
 
 
 def _with_bounds(entry: Mapping[str, Any], show: Show) -> Cell:
-    """A predicted figure, its interval below it where the plan has one."""
+    """Return a predicted figure, its interval below it where the plan has one."""
     bounds = interval(entry.get("predicted_low"), entry.get("predicted_high"), show)
     return Cell(show(entry["predicted"]), about="" if bounds == MISSING else bounds)
 
@@ -157,7 +160,7 @@ def _answer(entry: Mapping[str, Any]) -> str:
 
 
 def _off(share: float | None, prediction: str) -> str:
-    """The distance of the measured figure from the predicted one."""
+    """Return the distance of the measured figure from the predicted one."""
     if share is None:
         return "predicted as zero"
     if share >= 1.0:
@@ -178,7 +181,7 @@ def _availability_row(found: Mapping[str, Any]) -> tuple[Cell, ...]:
 
 
 def verdict_sentence(summary: Mapping[str, Any]) -> str:
-    """The answer of a run to the plan of its fleet, in one sentence."""
+    """Return the answer of a run to the plan of its fleet, in one sentence."""
     found = summary["predicted"]
     if not summary["valid"]:
         return "This run is not valid, so nothing can be said of the plan's prediction."
@@ -208,7 +211,7 @@ def _percentile_words(name: str, entry: Mapping[str, Any]) -> str:
 
 
 def availability_words(found: Mapping[str, Any]) -> list[str]:
-    """The limits of a run of minutes as evidence of a year's availability."""
+    """Return the limits of a run of minutes as evidence of a year's availability."""
     entry = found["availability"]
     hours = number(entry["node_hours"])
     lines = [

@@ -12,7 +12,9 @@ _SAME = ("kind", "load", "interference", "faults", "arms", "failover", "fleet") 
 
 
 def previous_factors(run: RunFolder, other: str) -> list[float]:
-    """The p95 factors of the valid earlier runs of the same design beside this one, by name."""
+    """Return the p95 factors of the valid earlier runs of the same design beside this one,
+    by name.
+    """
     started = str(run.manifest.get("started_at"))
     found = []
     beside = run.path.resolve().parent
@@ -28,7 +30,7 @@ def previous_factors(run: RunFolder, other: str) -> list[float]:
 
 
 def compare_with_previous(run: RunFolder, other: str | None) -> str:
-    """The claim of this run, and the distance between earlier ones."""
+    """Return the claim of this run, and the distance between earlier ones."""
     if other is None:
         return ""
     factors = previous_factors(run, other)

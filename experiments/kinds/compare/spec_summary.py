@@ -16,7 +16,7 @@ _ARBITERS = ("policy", "replicas", "tokens", "look_ahead", "compare")
 
 
 def spec_rows(run: RunFolder) -> list[tuple[str, str]]:
-    """The experiment's spec, in words."""
+    """Return the experiment's spec, in words."""
     spec = run.spec
     load, phases = spec.get("load") or {}, spec.get("phases") or {}
     rows = []
@@ -79,12 +79,12 @@ def _stage_words(stages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def settings_of(run: RunFolder, arm: str) -> dict[str, dict[str, object]]:
-    """An arm's settings of each tier."""
+    """Return an arm's settings of each tier."""
     return dict(((run.spec.get("arms") or {}).get(arm) or {}).get("settings") or {})
 
 
 def in_short(run: RunFolder, arm: str) -> str:
-    """An arm's policies and replicas: "tad, r = (2, 2)"."""
+    """Return an arm's policies and replicas: "tad, r = (2, 2)"."""
     tiers = settings_of(run, arm).values()
     policies = dict.fromkeys(str(tier.get("policy")) for tier in tiers)
     replicas = ", ".join(str(tier.get("replicas")) for tier in tiers)
@@ -92,7 +92,7 @@ def in_short(run: RunFolder, arm: str) -> str:
 
 
 def _tier_words(tier: str, settings: Mapping[str, Any]) -> str:
-    """An arm's settings of a tier."""
+    """Return an arm's settings of a tier."""
     words = [f"{settings.get('policy')}, r = {settings.get('replicas')}"]
     if settings.get("tokens") is not None:
         tokens = settings["tokens"]

@@ -25,22 +25,27 @@ _SUBJECTS = {
 
 
 def main_sentence(run: RunFolder) -> str:
-    """The first words of page and terminal: of a chain of arms what each step brought, at what
-    work; else which arms met the SLO."""
+    """Return the first words of page and terminal: of a chain of arms what each step brought, at
+    what work; else which arms met the SLO.
+    """
     if not is_a_chain(run.summary) or run.summary.get("valid") is not True:
         return verdict(run)
     return " ".join(_sentence(run, step) for step in run.summary["steps"])
 
 
 def closing_lines(run: RunFolder) -> list[str]:
-    """The sentence after it: of a chain which arms met the SLO, else what the best arm gained."""
+    """Return the sentence after it: of a chain which arms met the SLO, else what the best arm
+    gained.
+    """
     if is_a_chain(run.summary) and run.summary.get("valid") is True:
         return [verdict(run)]
     return [gain(run)]
 
 
 def steps_table(run: RunFolder) -> Table | None:
-    """A column for each step: factors with their intervals, and the requests that servers got."""
+    """Return a column for each step: factors with their intervals, and the requests that servers
+    got.
+    """
     steps = run.summary.get("steps") or []
     if not steps:
         return None
@@ -61,8 +66,9 @@ def steps_table(run: RunFolder) -> Table | None:
 
 
 def requests_to_servers(run: RunFolder, arm: str) -> dict[str, float]:
-    """The requests of each tier's servers for one request of a user, copies counted; tiers as the
-    fleet has them."""
+    """Return the requests of each tier's servers for one request of a user, copies counted; tiers
+    as the fleet has them.
+    """
     loads = (run.summary.get("replication") or {}).get(arm) or {}
     tiers = (run.spec.get("fleet") or {}).get("tiers") or {name: {} for name in loads}
     called = {name for tier in tiers.values() for name in tier.get("calls") or ()}

@@ -115,8 +115,9 @@ def _arm_table(figures: Mapping[str, Mapping[str, Any]], arms: Sequence[str], pa
 
 
 def operation_tables(run: RunFolder) -> list[Table]:
-    """A table of the operations, and one of whole sessions, a row for each arm; none where only one
-    thing was asked."""
+    """Return a table of the operations, and one of whole sessions, a row for each arm; none where
+    only one thing was asked.
+    """
     made = [
         _operation_table(run, "operations", "By operation"),
         _operation_table(run, "sessions", "By session, from its begin to its last answer"),
@@ -159,7 +160,7 @@ def _counted(one: Mapping[str, Any], key: str) -> str:
 
 
 def _slo_cell(run: RunFolder, which: str, name: str, arm: str) -> Cell:
-    """The verdict on the limits of an operation or session, if it has any."""
+    """Return the verdict on the limits of an operation or session, if it has any."""
     judged = ((run.summary.get("slo") or {}).get("arms") or {}).get(arm) or {}
     one = (judged.get(which) or {}).get(name)
     if one is None:
@@ -232,7 +233,7 @@ def fault_table(run: RunFolder) -> Table | None:
 
 
 def replication_table(run: RunFolder) -> Table | None:
-    """The replicas' cost, per arm and tier."""
+    """Return the replicas' cost, per arm and tier."""
     rows = [
         (
             named(arm), named(tier), Cell(number(load["received"])),
@@ -268,7 +269,7 @@ def agreement_table(run: RunFolder) -> Table | None:
 
 
 def facts_to_repeat(run: RunFolder) -> list[tuple[str, str]]:
-    """The facts that one needs to repeat the run."""
+    """Return the facts that one needs to repeat the run."""
     manifest = run.manifest
     host = manifest.get("host") or {}
     parts = (

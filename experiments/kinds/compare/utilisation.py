@@ -18,7 +18,7 @@ from experiments.report.text import interval, milliseconds, number, percent
 
 
 def utilisation_table(run: RunFolder) -> Table | None:
-    """CPU of each arm's tiers, predicted and measured; None where no machine was sampled."""
+    """CPU of each arm's tiers, predicted and measured; None if no machine was sampled."""
     found = run.summary.get("utilisation") or {}
     tiers = list(next(iter(found.values()), {}))
     if not any(one["samples"] for arm in found.values() for one in arm.values()):
@@ -100,7 +100,9 @@ def predicted_utilisation(design: Design, results: Path) -> dict[str, object]:
 
 
 def earlier_work(design: Design, beside: Path) -> tuple[str | None, dict[str, float]]:
-    """The newest valid run's name in `beside`, and CPU seconds of a request by tier, per copy."""
+    """Return the newest valid run's name in `beside`, and CPU seconds of a request by tier, per
+    copy.
+    """
     newest = reversed(list(results_in(beside, lambda _: None, ("*",))))
     for folder, result in newest:
         manifest = manifest_if_any(folder)

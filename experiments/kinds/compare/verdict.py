@@ -34,9 +34,10 @@ _ARMS_MOST = 3  # that the verdict names each
 
 
 def verdict(run: RunFolder) -> str:
-    """The arms that met the SLO, of a plan's fleet the promise's verdict, and whether the
+    """Return the arms that met the SLO, of a plan's fleet the promise's verdict, and whether the
     fleet's availability meets it by the model; of a run that is not valid or disturbed, that
-    nothing may be concluded."""
+    nothing may be concluded.
+    """
     if run.summary.get("valid") is None:
         return "There is no result, so there is no verdict."
     if stopped := stopped_words(run.summary):
@@ -79,7 +80,7 @@ def _met_by(run: RunFolder, found: Mapping[str, bool | None]) -> str:
 
 
 def _against(run: RunFolder) -> str:
-    """The first reason against the run."""
+    """Return the first reason against the run."""
     found = run.summary.get("verdicts") or run.manifest.get("verdicts") or {}
     reasons = [reason for one in found.values() for reason in (one or {}).get("reasons") or ()]
     return f" ({reasons[0]})" if reasons else ""
@@ -96,7 +97,7 @@ def _of_many(run: RunFolder, found: Mapping[str, bool | None], words: Mapping[st
 
 
 def _unlike(run: RunFolder, found: Mapping[str, bool | None]) -> str:
-    """The difference of two arms, of which one met the SLO and another did not."""
+    """Return the difference of two arms, of which one met the SLO and another did not."""
     entry = (run.summary.get("improvement") or {}).get("p95") or {}
     if len(found) != 2 or set(found.values()) != {True, False} or differs(entry) is not False:
         return ""
@@ -126,7 +127,7 @@ def _none_of(words: Sequence[str]) -> str:
 
 
 def arm_words(run: RunFolder) -> dict[str, str]:
-    """Each arm by what sets it apart from the others: "two copies of each read with tad".
+    """Return each arm by what sets it apart from the others: "two copies of each read with tad".
 
     Tiers in which no arm differs are not spoken of; where that leaves two arms alike, their names
     are said too.
@@ -164,7 +165,7 @@ def _set_apart(
 
 
 def gain(run: RunFolder) -> str:
-    """The second arm's gain, in a sentence; what cannot be said is left out."""
+    """Return the second arm's gain, in a sentence; what cannot be said is left out."""
     if run.summary.get("predicted"):
         return verdict_sentence(run.summary)
     baseline, other, entries = headline_arms(run)
@@ -193,7 +194,7 @@ def gain(run: RunFolder) -> str:
 
 
 def headline_arms(run: RunFolder) -> tuple[str, str | None, Mapping[str, Mapping[str, Any]]]:
-    """The two arms of the headline, and their factors."""
+    """Return the two arms of the headline, and their factors."""
     return headline(*compared_arms(run.arms), run.summary)
 
 
@@ -221,8 +222,9 @@ def gain_table(run: RunFolder) -> Table | None:
 
 
 def factor_cell(run: RunFolder, entry: Mapping[str, Any] | None) -> Cell:
-    """A factor, its interval below it; coloured where the interval leaves 1 out, enough requests
-    lie beyond it, and the run is valid."""
+    """Return a factor, its interval below it; coloured where the interval leaves 1 out, enough
+    requests lie beyond it, and the run is valid.
+    """
     if not entry or entry.get("factor") is None:
         return Cell(MISSING)
     doubtful, bounds = bool(entry.get("insufficient")), interval(entry["ci_low"], entry["ci_high"])
@@ -233,7 +235,7 @@ def factor_cell(run: RunFolder, entry: Mapping[str, Any] | None) -> Cell:
 
 
 def slo_table(run: RunFolder) -> Table | None:
-    """Each arm with what it is, and each limit with what the arm reached."""
+    """Return each arm with what it is, and each limit with what the arm reached."""
     slo = run.summary.get("slo") or {}
     asked = slo.get("asked") or {}
     limits = [key for key in _LIMITS if asked.get(key) is not None]
@@ -262,7 +264,7 @@ def slo_table(run: RunFolder) -> Table | None:
 
 
 def _limit_cell(run: RunFolder, arm: str, key: str) -> Cell:
-    """The figure of an arm, and the verdict on its limit."""
+    """Return the figure of an arm, and the verdict on its limit."""
     figures = (run.summary.get("arms") or {}).get(arm) or {}
     errors = key == "max_error_share"
     text = percent(figures.get("error_share")) if errors else milliseconds(figures.get(key))
@@ -273,7 +275,7 @@ def _limit_cell(run: RunFolder, arm: str, key: str) -> Cell:
 
 
 def slo_mark(run: RunFolder, answer: bool | None) -> tuple[str, str]:
-    """The mark and the mood of an answer; hollow and grey where the run is not valid."""
+    """Return the mark and the mood of an answer; hollow and grey where the run is not valid."""
     return _MARKS[answer] if run.summary.get("valid") else _NO_MARK
 
 
@@ -292,13 +294,13 @@ def slo_notes(run: RunFolder) -> list[str]:
 
 
 def _of_first_screen(run: RunFolder, arms: Iterable[str]) -> list[str]:
-    """All arms; of many the two that are compared, the others have a table of their own."""
+    """Return all arms; of many the two that are compared, the others have a table of their own."""
     shown = list(arms)
     return shown if len(shown) <= _ARMS_MOST else [a for a in shown if a in headline_arms(run)[:2]]
 
 
 def arm_cell(run: RunFolder, arm: str) -> Cell:
-    """An arm, whether it met the SLO, and what it is."""
+    """Return an arm, whether it met the SLO, and what it is."""
     entry = ((run.summary.get("slo") or {}).get("arms") or {}).get(arm) or {"met": None}
     mark, mood = slo_mark(run, entry["met"])
     return Cell(f"{mark} {arm}", numeric=False, mood=mood, about=in_short(run, arm))

@@ -90,7 +90,7 @@ class EndpointKind(CompareKind[Target]):
         return {}
 
     def row(self, result: Result) -> Mapping[str, Any]:
-        """The service, its p95 and its errors."""
+        """Return the service, its p95 and its errors."""
         body = result[self.name]
         one = next(iter(body["arms"].values()), None)
         if one is None:

@@ -73,7 +73,7 @@ class EndpointRun:
     tls: PlanTls | None = None
 
     def block(self, block: Block, asked: Experiment) -> None:
-        """Send one block. Raises Stopped where the guard ends it."""
+        """Send one block. Raises Stopped if the guard ends it."""
         testbed, design = self.testbed, self.testbed.design
         waited_s = wait_until_quiet(testbed.quiet_wait_s)
         workload = design.workloads[asked.load.user]
@@ -127,6 +127,8 @@ class EndpointRun:
                 time.sleep(_TICK_S)
 
     def write(self, folder: Path) -> Mapping[str, Any] | None:
-        """The requests of all blocks, and what the manifest says of load, host and service."""
+        """Return the requests of all blocks, and what the manifest says of load, host and
+        service.
+        """
         found = write_blocks(self.testbed, self, folder)
         return found and {**found, "platform": PLATFORM}

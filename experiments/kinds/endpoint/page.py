@@ -65,7 +65,7 @@ def write_page(folder: Path) -> Path:
 
 
 def address_words(body: Mapping[str, Any]) -> str:
-    """The service, and where its name led to."""
+    """Return the service, and where its name led to."""
     target, address = body.get("target") or "", body.get("address") or ""
     words = target if address in target else f"{target} at {address}"
     return f"{words}, certificate not checked" if body.get("insecure") else words
@@ -77,7 +77,7 @@ def _spec_table(run: RunFolder) -> list[tuple[str, str]]:
 
 
 def whole_table(body: Mapping[str, Any]) -> Table | None:
-    """The run and each of its blocks: count, errors, rate and percentiles."""
+    """Return the run and each of its blocks: count, errors, rate and percentiles."""
     parts = [("all blocks", one) for one in (body.get("arms") or {}).values()]
     blocks = body.get("blocks") or []
     if len(blocks) > 1:

@@ -28,7 +28,7 @@ class FailoverKind(Kind[FailoverSection]):
     needs_load = False
 
     def disturbs(self, design: Design, section: FailoverSection) -> Sequence[Disturbance]:
-        """Each fault, on the server in use."""
+        """Return each fault, on the server in use."""
         from experiments.design.disturbance import of_fault
         from experiments.design.schedule import blocks
 
@@ -46,13 +46,13 @@ class FailoverKind(Kind[FailoverSection]):
         ]
 
     def load_s(self, design: Design, section: FailoverSection) -> float:
-        """All blocks."""
+        """Return all blocks."""
         from experiments.design.schedule import blocks
 
         return len(blocks(design.experiment)) * len(section.cases()) * section.block_s()
 
     def row(self, result: Result) -> Mapping[str, Any]:
-        """The longest fail-over of each arm."""
+        """Return the longest fail-over of each arm."""
         longest: dict[str, float] = {}
         for row in result[self.name]["rows"]:
             longest[row["arm"]] = max(longest.get(row["arm"], 0.0), row["max_ms"] or 0.0)

@@ -42,7 +42,7 @@ _SERVER_SIDE = ("detected", "removed", "ordered", "ready")
 
 
 def analyse(folder: Path) -> Findings:
-    """A row for each arm, fault and number of clients."""
+    """Return a row for each arm, fault and number of clients."""
     manifest = cast(FailoverManifest, manifest_if_any(folder))
     section = section_of(manifest)
     blocks = manifest.get("blocks") or []
@@ -82,7 +82,7 @@ def analyse(folder: Path) -> Findings:
 
 
 def section_of(manifest: Mapping[str, Any]) -> FailoverSection:
-    """A run's own."""
+    """Return a run's own."""
     return FailoverSection.model_validate(manifest["spec"]["failover"])
 
 
@@ -98,7 +98,7 @@ def _cells(section: FailoverSection, blocks: Sequence[BlockDone]) -> list[tuple[
 
 
 def audited(cell: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
-    """The audits of a cell's blocks together; None where a block has none."""
+    """Return the audits of a cell's blocks together; None if a block has none."""
     audits = [one["audit"] for one in cell if one.get("audit") is not None]
     if not audits or len(audits) < len(cell):
         return None
@@ -117,9 +117,10 @@ def strikes(folder: Path) -> list[StrikeMade]:
 
 
 def failovers(invocations: pl.DataFrame, struck: Sequence[StrikeMade]) -> pl.DataFrame:
-    """The longest fail-over of each strike and client: `strike` is its index in `struck`. It is of
-    the last strike that was asked for before the client knew that there would be no reply. One from
-    before the first strike of its block is of none."""
+    """Return the longest fail-over of each strike and client: `strike` is its index in `struck`. It
+    is of the last strike that was asked for before the client knew that there would be no reply.
+    One from before the first strike of its block is of none.
+    """
     is_again = (pl.col("sent") != 1) & ~pl.col("needless")
     again = invocations.filter(is_again | (pl.col("outcome") == "gave_up"))
     parts = [again.head(0).with_columns(strike=pl.lit(0))]
@@ -178,7 +179,7 @@ def _methods(invocations: pl.DataFrame) -> dict[str, int]:
 
 
 def covered(count: int, confidence: float) -> float | None:
-    r"""The share of all fail-overs that the largest of `count` bounds with this confidence.
+    """Return the share of all fail-overs that the largest of `count` bounds with this confidence.
 
     The largest of n independent samples is above the quantile q with probability 1 - q^n, whatever
     the distribution; so q = (1 - confidence)^(1/n).
@@ -187,8 +188,9 @@ def covered(count: int, confidence: float) -> float | None:
 
 
 def share_most(beyond: int, count: int, confidence: float) -> float | None:
-    """The most that the share of fail-overs beyond the bound may be: Clopper and Pearson's
-    one-sided limit."""
+    """Return the most that the share of fail-overs beyond the bound may be: Clopper and Pearson's
+    one-sided limit.
+    """
     if count == 0:
         return None
     if beyond == count:
@@ -222,7 +224,7 @@ def server_times_s(
 
 
 def _worst_ms(found: pl.DataFrame) -> np.ndarray[Any, Any]:
-    """The fail-over time of each strike, that of its slowest client, in order."""
+    """Return the fail-over time of each strike, that of its slowest client, in order."""
     worst = found.group_by("strike").agg(pl.col("latency_ms").max())["latency_ms"]
     return np.sort(worst.to_numpy())
 

@@ -33,7 +33,7 @@ def bought(
     section: FailoverSection,
     manifest: Mapping[str, Any],
 ) -> dict[str, object] | None:
-    """The yearly cost of this fault with this strategy; None where no rate is stated.
+    """Return the yearly cost of this fault with this strategy; None if no rate is stated.
 
     Parameters: failover_s (n,) [s], of each strike; ready_s [s], from a strike until its server is
     registered again.
@@ -63,7 +63,7 @@ def bought(
 
 
 def planned(section: FailoverSection, manifest: Mapping[str, Any]) -> dict[str, object] | None:
-    """The basis of the figures; None where the design states no rate."""
+    """Return the basis of the figures; None if the design states no rate."""
     if not section.rates:
         return None
     book = book_of(manifest["spec"]["fleet"]["scheme"])
@@ -75,7 +75,9 @@ def planned(section: FailoverSection, manifest: Mapping[str, Any]) -> dict[str, 
 
 
 def _lost(nodes: int, rates: FailureRates) -> float:
-    """The share of a year in which clients get no answer, with what the model may be wrong by."""
+    """Return the share of a year in which clients get no answer, with what the model may be wrong
+    by.
+    """
     found = availability(
         _NEEDED, nodes - _NEEDED, rates, mechanism=Mechanism.pf, scheme=Scheme.on_prem
     )
@@ -85,8 +87,9 @@ def _lost(nodes: int, rates: FailureRates) -> float:
 def _sized(
     arm: str, rates: FailureRates, nodes: int, section: FailoverSection, manifest: Mapping[str, Any]
 ) -> dict[str, object]:
-    """The least servers for the wanted availability, and what the fleet costs with them; None where
-    no number of servers makes up for the strategy."""
+    """Return the least servers for the wanted availability, and what the fleet costs with them;
+    None if no number of servers makes up for the strategy.
+    """
     extra = least_pool(_NEEDED, section.availability, rates).extra
     servers = None if extra is None else _NEEDED + extra
     return {

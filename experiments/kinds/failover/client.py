@@ -69,7 +69,7 @@ class Client:
         return self._in_use
 
     def finish(self) -> None:
-        """End it. Raises MeasurementFailed where it ended before, or does not end."""
+        """End it. Raises MeasurementFailed if it ended before, or does not end."""
         if self._process.poll() is not None:
             raise self._failed("the client to go on until the block's end")
         self._process.terminate()
@@ -106,7 +106,7 @@ class Client:
 def plan_of(
     told: Mapping[str, Any], clients: int, arm: Strategy, section: FailoverSection
 ) -> dict[str, object]:
-    """The program's orders; README.md has the keys.
+    """Return the program's orders; README.md has the keys.
 
     Parameters: told, what its service adds.
     """
@@ -124,7 +124,7 @@ def plan_of(
 
 
 def read_records(path: Path, t0: float, **block: Any) -> pl.DataFrame:
-    """A block's invocations, on the run's clock; a torn last line is left out."""
+    """Return a block's invocations, on the run's clock; a torn last line is left out."""
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:

@@ -28,7 +28,7 @@ _LEAST_MS = 0.1
 def timeline_figure(
     identity: str, title: str, invocations: pl.DataFrame, struck: Sequence[Mapping[str, Any]]
 ) -> Figure:
-    """The longest call of each quarter of a second, and the strikes."""
+    """Return the longest call of each quarter of a second, and the strikes."""
     if not invocations.height:
         return Figure(identity, title, "", (), {}, "Nothing was invoked.")
     zero_s = float(invocations["start_s"].min())  # type: ignore[arg-type]
@@ -55,7 +55,7 @@ def _timeline(rows: Rows, struck: Rows, size: Size) -> Any:
 
 
 def parts_figure(fault: str, rows: Sequence[Mapping[str, Any]], identity: str) -> Figure:
-    """A stacked bar for each strategy: the mean of each part."""
+    """Return a stacked bar for each strategy: the mean of each part."""
     title = f"{fault}: where the time went"
     bars = []
     for row in rows:
@@ -77,7 +77,7 @@ def parts_figure(fault: str, rows: Sequence[Mapping[str, Any]], identity: str) -
 def distribution_figure(
     fault: str, found: pl.DataFrame, arms: Sequence[str], bound_s: float, identity: str
 ) -> Figure:
-    """The share of strikes whose fail-over was not longer."""
+    """Return the share of strikes whose fail-over was not longer."""
     title = f"{fault}: distribution of fail-over times"
     rows = []
     for arm in arms:

@@ -216,8 +216,9 @@ class Blocks:
 
 
 def cells(experiment: Experiment, section: FailoverSection) -> list[tuple[Block, Strike, int]]:
-    """Each arm under each case, as often as the order asks: a repeat of it after the other, and
-    each in an order of its own, drawn from the seed. `repeat` of a block is its place in the run.
+    """Return each arm under each case, as often as the order asks: a repeat of it after the other,
+    and each in an order of its own, drawn from the seed. `repeat` of a block is its place in the
+    run.
     """
     cases, length = section.cases(), len(experiment.design.order)
     planned = blocks(experiment)
@@ -235,7 +236,7 @@ def _sleep_until(at_s: float) -> None:
 
 
 def delays_s(block: Block, section: FailoverSection) -> list[float]:
-    """The delay of each strike of a block [s], uniform up to `phase_s`."""
+    """Return the delay of each strike of a block [s], uniform up to `phase_s`."""
     rng = stream(block.seed, "phases", block.repeat)
     return [float(delay) for delay in rng.uniform(0.0, section.phase_s, section.strikes)]
 

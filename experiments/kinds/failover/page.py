@@ -58,7 +58,7 @@ def write_page(folder: Path) -> Path:
 
 
 def _courses(manifest: Mapping[str, Any], invocations: Any, struck: Any, fault: str) -> list[Any]:
-    """A timeline for each block of a fault."""
+    """Return a timeline for each block of a fault."""
     return [
         figures.timeline_figure(
             f"course-{one['block']}",
@@ -72,8 +72,8 @@ def _courses(manifest: Mapping[str, Any], invocations: Any, struck: Any, fault: 
 
 
 def headline(result: Mapping[str, Any]) -> str:
-    """The strategies with the shortest and the longest fail-overs, a sentence per fault; of many
-    faults, under how many of them each strategy keeps all calls within the bound.
+    """Return the strategies with the shortest and the longest fail-overs, a sentence per fault; of
+    many faults, under how many of them each strategy keeps all calls within the bound.
     """
     rows, bound_s = result["rows"], result["bound_s"]
     faults = list(dict.fromkeys(row["fault"] for row in rows))
@@ -87,7 +87,7 @@ def headline(result: Mapping[str, Any]) -> str:
 
 
 def _not_once(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A sentence where replies were wrong, or the service kept what it should not."""
+    """Return a sentence where replies were wrong, or the service kept what it should not."""
     found = {"wrong replies": sum(row["wrong"] for row in rows)}
     for row in rows:
         for key, count in (row.get("audit") or {}).items():

@@ -117,15 +117,15 @@ class FailoverSection(Strict):
     """Availability for which servers are counted with each strategy."""
 
     def block_s(self) -> float:
-        """The length of a block's requests, if all goes well [s]."""
+        """Return the length of a block's requests, if all goes well [s]."""
         return self.warm_up_s + self.strikes * (self.every_s + self.phase_s / 2)
 
     def cases(self) -> list[tuple[Strike, int]]:
-        """Each fault with each number of clients."""
+        """Return each fault with each number of clients."""
         return [(fault, clients) for fault in self.faults for clients in self.clients]
 
     def check(self, design: Design) -> None:
-        """Raises InputError where it does not fit the design."""
+        """Raises InputError if it does not fit the design."""
         experiment, tiers = design.experiment, design.fleet.tiers
         arms = set(experiment.arms)
         names = [fault.name for fault in self.faults]

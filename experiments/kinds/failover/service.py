@@ -39,11 +39,11 @@ class Service(ABC):
 
     @abstractmethod
     def command(self, plan: Path, records: Path) -> Sequence[str]:
-        """The client program; README.md says what it is to do with the two files."""
+        """Return the client program; README.md says what it is to do with the two files."""
 
     @abstractmethod
     def plan_view(self) -> Mapping[str, Any]:
-        """The plan's view of the service: where its names are, what is in front of it."""
+        """Return the plan's view of the service: where its names are, what is in front of it."""
 
     @abstractmethod
     def audit(self, records: Path) -> Mapping[str, int]:
@@ -64,11 +64,11 @@ class Service(ABC):
 
     @abstractmethod
     def history(self) -> Sequence[Happened]:
-        """All that the server side did since the fleet was made, in order."""
+        """Return all that the server side did since the fleet was made, in order."""
 
 
 def adapter_of(directory: Path) -> type[Service]:
-    """The adapter in a role's folder, its `SERVICE`. Raises InputError where there is none."""
+    """Return the adapter in a role's folder, its `SERVICE`. Raises InputError if there is none."""
     path = (directory / MODULE).resolve()
     found: Any = getattr(module_at(path), "SERVICE", None)
     if not (isinstance(found, type) and issubclass(found, Service)):

@@ -57,7 +57,7 @@ def _matrix(clients: int, rows: Rows) -> Table:
 
 
 def _met(row: Mapping[str, Any] | None) -> Cell:
-    """A strategy under a fault; bad where a call was lost or made twice."""
+    """Return a strategy under a fault; bad where a call was lost or made twice."""
     if row is None:
         return Cell(MISSING)
     times = f"{milliseconds(row['quantiles_ms']['50'])}, {milliseconds(row['max_ms'])}"
@@ -97,7 +97,7 @@ def calls_table(rows: Rows) -> Table | None:
 
 
 def bought_table(rows: Rows, availability: float) -> Table:
-    """The gain of each strategy under each fault that has a rate."""
+    """Return the gain of each strategy under each fault that has a rate."""
     told = [row for row in rows if row["bought"] is not None]
     head = ("fault", "strategy", "CrashRecovery", "PoolRepair", "availability", "down a year",
             "USD a month", f"servers for {availability:.9g}", "USD a month with them")  # fmt: skip
@@ -130,7 +130,7 @@ def _nines(unavailability: float) -> str:
 
 
 def rates_table(rates: Mapping[str, Mapping[str, Any]], prices: Mapping[str, str]) -> Table:
-    """The basis of the figures above."""
+    """Return the basis of the figures above."""
     shown = [
         (named(fault), Cell(f"{rate['per_year']:g} a server and year"), named(rate["source"]))
         for fault, rate in rates.items()
@@ -145,7 +145,7 @@ def _strategy(row: Mapping[str, Any]) -> Cell:
 
 
 def _by_block(row: Mapping[str, Any]) -> str:
-    """The least and the largest median of a cell's blocks."""
+    """Return the least and the largest median of a cell's blocks."""
     found = [one for one in row["medians_ms"] if one is not None]
     if len(found) < 2:
         return MISSING
@@ -167,7 +167,7 @@ def _within(row: Mapping[str, Any]) -> Cell:
 
 
 def parts_table(rows: Rows) -> Table:
-    """The parts of a fail-over's time, on average."""
+    """Return the parts of a fail-over's time, on average."""
     shown = tuple(
         (
             named(row["fault"]), _strategy(row),
@@ -184,7 +184,7 @@ def parts_table(rows: Rows) -> Table:
 
 
 def _part(row: Mapping[str, Any], part: str) -> Cell:
-    """A mean; of the lock, which the paper's clients waited for, the longest too."""
+    """Return a mean; of the lock, which the paper's clients waited for, the longest too."""
     longest = f"longest {milliseconds(row['lock_ms_max'])}" if part == "lock" else ""
     return Cell(milliseconds(row["parts_ms"][part]), about=longest)
 

@@ -43,7 +43,7 @@ class LimplockKind(Kind[LimplockSection]):
             check_memory(design)
 
     def disturbs(self, design: Design, section: LimplockSection) -> Sequence[Disturbance]:
-        """Each scenario of each row, on one machine at a time."""
+        """Return each scenario of each row, on one machine at a time."""
         from experiments.kinds.limplock.dry_run import disturbances
 
         return disturbances(design, section)

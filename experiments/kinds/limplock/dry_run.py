@@ -17,7 +17,7 @@ _BESIDE_MB = 1024  # clients, InfluxDB, the runner
 
 
 def disturbances(design: Design, section: LimplockSection) -> Sequence[Disturbance]:
-    """A line for each fault and tier: on which machine it is found out when it is due."""
+    """Return a line for each fault and tier: on which machine it is found out when it is due."""
     repeats, search = len(blocks(design.experiment)), section.search
     found: dict[str, Disturbance] = {}
     times = Counter[str]()
@@ -37,13 +37,13 @@ def disturbances(design: Design, section: LimplockSection) -> Sequence[Disturban
 
 
 def needed_mb(design: Design) -> int:
-    """The memory of all machines, by their caps, and of what is beside them."""
+    """Return the memory of all machines, by their caps, and of what is beside them."""
     tiers = design.fleet.tiers.values()
     return sum((tier.nodes + tier.standby) * tier.memory_mb for tier in tiers) + _BESIDE_MB
 
 
 def check_memory(design: Design, meminfo: Path = _MEMINFO) -> None:
-    """Raises EnvironmentMissing where this host has less: a store that swaps limps by itself."""
+    """Raises EnvironmentMissing if this host has less: a store that swaps limps by itself."""
     lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
     free_mb = int(lines["MemAvailable"].split()[0]) // 1024
     if (needed := needed_mb(design)) > free_mb:

@@ -139,5 +139,5 @@ def read_row(path: Path) -> Row:
 
 @cache
 def rows(folder: Path = FOLDER) -> Mapping[str, Row]:
-    """All rows by name, as they are when they are first asked for."""
+    """Return all rows by name, as they are when they are first asked for."""
     return {path.stem: read_row(path) for path in sorted(folder.glob("*.toml"))}

@@ -75,8 +75,8 @@ def scenarios_of(severities: Sequence[float], crash: bool) -> tuple[Scenario, ..
 
 
 def shuffled(scenarios: Sequence[Scenario], *words: object) -> tuple[Scenario, ...]:
-    """An order of their own for each repeat, so that what warms up or drifts meets no severity more
-    than others.
+    """Return an order of their own for each repeat, so that what warms up or drifts meets no
+    severity more than others.
 
     Parameters: words, what the repeat is called, the design's seed first: the same give the same.
     """

@@ -27,12 +27,14 @@ _REPEATS_LEAST = 3  # with fewer no bound holds with 0.95: slowdown.py
 
 
 def system_tier(design: Design, system: str) -> str:
-    """The tier that runs it."""
+    """Return the tier that runs it."""
     return next(name for name, one in design.fleet.tiers.items() if one.role == system)
 
 
 def injected_tier(design: Design, row: Row) -> str:
-    """The tier whose machine limps: its system's, or one that this calls. Raises InputError."""
+    """Return the tier whose machine limps: its system's, or one that this calls. Raises
+    InputError.
+    """
     tiers, own = design.fleet.tiers, system_tier(design, row.system)
     near = (own,) if row.injected_role is None else tiers[own].calls
     wanted = row.injected_role or row.system
@@ -98,7 +100,7 @@ class LimplockSection(Strict):
         return scenarios_of(self.severities, self.crash)
 
     def chosen_rows(self) -> tuple[Row, ...]:
-        """The rows themselves."""
+        """Return the rows themselves."""
         known = rows()
         return tuple(known[name] for name in self.rows)
 
@@ -112,14 +114,14 @@ class LimplockSection(Strict):
         return 0 if count is None else max(1, round(count * self.scale_of(row)))
 
     def limit_s(self, row: Row, base_s: float) -> float:
-        """The time-out of an operation under a fault, whose base took so long [s]."""
+        """Return the time-out of an operation under a fault, whose base took so long [s]."""
         if self.endure is not None:
             return self.endure.for_s
         asked_s = max(self.window_s_min, (self.timeout_factor or row.timeout_factor) * base_s)
         return min(asked_s, HELD_S_MAX)
 
     def check(self, design: Design) -> None:
-        """Raises InputError where a row is unknown, twice, or not of what the fleet runs."""
+        """Raises InputError if a row is unknown, twice, or not of what the fleet runs."""
         known = rows()
         for name in self.rows:
             if name not in known:

@@ -80,7 +80,7 @@ class Window:
 
 
 def by_part(windows: Iterable[Window]) -> dict[Key, list[Window]]:
-    """The windows of each arm, row and part, in the order in which these came."""
+    """Return the windows of each arm, row and part, in the order in which these came."""
     found: dict[Key, list[Window]] = {}
     for window in windows:
         found.setdefault(window.key, []).append(window)
@@ -108,7 +108,7 @@ class RunInputs:
 
 
 def client_log(arm: str, system: str) -> str:
-    """The file of what a client printed."""
+    """Return the file of what a client printed."""
     return f"client-{arm}-{system}.log"
 
 
@@ -119,7 +119,7 @@ def write_windows(folder: Path, left: RunInputs, windows: Sequence[Window]) -> N
 
 
 def read_windows(folder: Path) -> tuple[RunInputs, tuple[Window, ...]]:
-    """The content that `write_windows` wrote."""
+    """Return the content that `write_windows` wrote."""
     body = json.loads((folder / FILE).read_text(encoding="utf-8"))
     windows = tuple(Window(**one) for one in body.pop("windows"))
     closing = tuple(Window(**one) for one in body.pop("closing", ()))

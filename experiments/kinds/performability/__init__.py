@@ -23,11 +23,11 @@ class PerformabilityKind(Kind[PerformabilitySection]):
     Section = PerformabilitySection
 
     def disturbs(self, design: Design, section: PerformabilitySection) -> Sequence[Disturbance]:
-        """The operator's restarts where a tier does not recover."""
+        """Return the operator's restarts where a tier does not recover."""
         return section.restarts(design)
 
     def load_s(self, design: Design, section: PerformabilitySection) -> float:
-        """A block for each fault in the place of one."""
+        """Return a block for each fault in the place of one."""
         experiment = design.experiment
         settle_s = experiment.phases.settle
         whole_s = super().load_s(design, section) or 0.0
@@ -43,7 +43,7 @@ class PerformabilityKind(Kind[PerformabilitySection]):
         measure(testbed, section)
 
     def row(self, result: Result) -> Mapping[str, Any]:
-        """The longest failure, by arm [s]."""
+        """Return the longest failure, by arm [s]."""
         found: dict[str, float] = {}
         for fault in result[self.name]["faults"]:
             for arm, one in fault["arms"].items():

@@ -145,7 +145,7 @@ def _before(rows: pl.DataFrame) -> tuple[float, float]:
 
 
 def _longest_failures(faults: Sequence[FaultFigures]) -> str:
-    """The longest failure of each arm, in few words."""
+    """Return the longest failure of each arm, in few words."""
     longest: dict[str, tuple[float, str]] = {}
     for fault in faults:
         for arm, one in fault["arms"].items():
@@ -201,7 +201,7 @@ def _figures(run: Run, blocks: Sequence[Measured]) -> ArmFigures:
 
 
 def _undisturbed(run: Run) -> dict[str, UserMetrics]:
-    """The service of each arm's users without a fault: all of its blocks until theirs."""
+    """Return the service of each arm's users without a fault: all of its blocks until theirs."""
     found = {}
     for arm in run.arms:
         blocks = [one for one in run.blocks if one.arm == arm]
@@ -221,7 +221,7 @@ def _range(values: Sequence[float]) -> Spread:
 
 
 def _box(requests: pl.DataFrame) -> dict[str, float] | None:
-    """The values of a box-and-whiskers plot: quantiles by rank, and the mean."""
+    """Return the values of a box-and-whiskers plot: quantiles by rank, and the mean."""
     if requests.is_empty():
         return None
     values = np.sort(requests["latency_ms"].to_numpy())

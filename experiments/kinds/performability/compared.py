@@ -62,8 +62,9 @@ class Typical(TypedDict):
 
 
 def cost_of(run: Run, one: Measured) -> FaultCost:
-    """The cost of a block's fault, which does not depend on how long the failure is said to have
-    lasted, as means of a failure do."""
+    """Return the cost of a block's fault, which does not depend on how long the failure is said to
+    have lasted, as means of a failure do.
+    """
     rows = between(one.requests, *one.course.failure)
     metrics = user_metrics(rows, one.course.failure[1] - one.course.failure[0], run.ideal)
     ideal_ms = run.ideal.latency_ms or 0.0
@@ -83,7 +84,7 @@ def paired(run: Run, first: Sequence[Measured], other: Sequence[Measured]) -> di
 
 
 def over_all(run: Run, arm: str) -> dict[str, Typical]:
-    """An arm minus the first, all faults and repeats together."""
+    """Return an arm minus the first, all faults and repeats together."""
     first, other = ([one for one in run.blocks if one.arm == of] for of in (run.arms[0], arm))
     return {name: typical(found) for name, found in _changes(run, first, other).items()}
 
@@ -109,7 +110,8 @@ def difference(change: Sequence[float]) -> Difference:
 
 
 def typical(change: Sequence[float]) -> Typical:
-    """The median of all pairwise means of n differences, its interval and probability of none.
+    """Return the median of all pairwise means of n differences, its interval and probability of
+    none.
 
     Source: Hollander, Wolfe and Chicken 2014, Nonparametric Statistical Methods, 3.1 to 3.3.
     """
@@ -132,14 +134,15 @@ def typical(change: Sequence[float]) -> Typical:
 
 
 def _positive_ranks(values: Any) -> float:
-    """The sum of the ranks of positive differences; of none, half a rank, which errs to no
-    difference."""
+    """Return the sum of the ranks of positive differences; of none, half a rank, which errs to no
+    difference.
+    """
     ranks = stats.rankdata(np.abs(values))
     return float(ranks[values > 0].sum() + ranks[values == 0].sum() / 2.0)
 
 
 def _rank_sums(count: int) -> Any:
-    """The probability of each sum 0 .. n(n+1)/2 of the ranks 1 .. n, each counted or not."""
+    """Return the probability of each sum 0 .. n(n+1)/2 of the ranks 1 .. n, each counted or not."""
     chance = np.ones(1)
     for rank in range(1, count + 1):
         longer = np.zeros(chance.size + rank)

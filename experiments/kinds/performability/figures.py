@@ -90,7 +90,7 @@ _DOTS = (
 def dots_figures(
     faults: Sequence[Fault], before: Mapping[str, Any], arms: Sequence[str]
 ) -> list[Figure]:
-    """All of `_DOTS`; `before` has the arms without a fault."""
+    """Return all of `_DOTS`; `before` has the arms without a fault."""
     none = {"name": "no fault", "arms": {arm: {"failure": one} for arm, one in before.items()}}
     return [_dots(one, [none, *faults] if one.without else faults, arms) for one in _DOTS]
 
@@ -190,7 +190,9 @@ def _boxes(rows: Rows, size: Size) -> Any:
 
 
 def exceedance_figure(run: Run, faults: Sequence[Fault]) -> Figure:
-    """The number of requests beyond any threshold: what the report would have drawn (5.5)."""
+    """Return the number of requests beyond any threshold: what the report would have drawn
+    (5.5).
+    """
     rows = []
     for index, fault in enumerate(faults):
         for arm in fault["arms"]:

@@ -54,8 +54,9 @@ def course_figure(run: Run, fault: int, name: str) -> Figure:
 
 
 def _periods(run: Run, blocks: Sequence[Measured]) -> Rows:
-    """A row for each period that is whole in every repeat: from where to where each outcome's
-    requests a second are stacked, and the mean latency."""
+    """Return a row for each period that is whole in every repeat: from where to where each
+    outcome's requests a second are stacked, and the mean latency.
+    """
     period_s = run.section.period_s
     found = pl.concat([periods(one.requests, one.course.start_s, period_s) for one in blocks])
     merged = (
@@ -114,7 +115,7 @@ def _x(domain: Sequence[float], title: str | None) -> Any:
 
 
 def _fault_marks(blocks: Sequence[Measured], x: Any) -> list[Any]:
-    """The fault's shade, and a line where an operator restarted all."""
+    """Return the fault's shade, and a line where an operator restarted all."""
     lasted_s = max(one.course.end_s - one.course.start_s for one in blocks)
     span = [{"t": 0.0, "end": lasted_s}]
     found = [marks.shade(span, palette.FAULT.light, 0.12, x=x, x2="end:Q")]

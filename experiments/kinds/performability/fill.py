@@ -100,8 +100,9 @@ def paths_of(
 
 
 def ask(urls: Sequence[str], paths: Sequence[str], header: str) -> list[str | None]:
-    """The header of each reply, in the order of `paths`; None of what failed. The k-th is asked of
-    URL k modulo their count."""
+    """Return the header of each reply, in the order of `paths`; None of what failed. The k-th is
+    asked of URL k modulo their count.
+    """
     got: list[str | None] = [None] * len(paths)
 
     def work(first: int) -> None:
@@ -130,6 +131,6 @@ def ask(urls: Sequence[str], paths: Sequence[str], header: str) -> list[str | No
 
 
 def shares_of(got: Sequence[str | None]) -> dict[str, float]:
-    """The share of each source among replies that came."""
+    """Return the share of each source among replies that came."""
     counts = Counter(one for one in got if one is not None)
     return {source: count / counts.total() for source, count in sorted(counts.items())}

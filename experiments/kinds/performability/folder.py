@@ -36,7 +36,7 @@ class Measured:
         return between(self.requests, *self.course.spans.get(phase, (0.0, 0.0)))
 
     def lasted_s(self, phase: str) -> float:
-        """The duration of a phase."""
+        """Return the duration of a phase."""
         start_s, end_s = self.course.spans.get(phase, (0.0, 0.0))
         return end_s - start_s
 
@@ -54,7 +54,7 @@ class Run:
 
 
 def read_run(folder: Path, manifest: Mapping[str, Any]) -> Run:
-    """The blocks of a run's folder; those whose fault was not injected are left out."""
+    """Return the blocks of a run's folder; those whose fault was not injected are left out."""
     spec = manifest["spec"]
     section = PerformabilitySection.model_validate(spec.get("performability") or {})
     frame = prepared(read_table(folder / "requests.parquet", REQUESTS), time_out_of(manifest))
@@ -115,7 +115,7 @@ def _measured(
 
 
 def _ideal(blocks: Sequence[Measured], arms: Sequence[str]) -> Ideal:
-    """The best-case mean latency: of the arm that is quickest before its faults."""
+    """Return the best-case mean latency: of the arm that is quickest before its faults."""
     means = {}
     for arm in arms:
         before = [one.within("before") for one in blocks if one.arm == arm]

@@ -85,8 +85,9 @@ def _is_good(record: RequestRecord) -> bool:
 
 
 def good_share(plan: LoadPlan, good: set[int], start_s: float, end_s: float) -> float:
-    """The share of good answers among requests that were due in [start_s, end_s) of the block; of
-    no requests, all."""
+    """Return the share of good answers among requests that were due in [start_s, end_s) of the
+    block; of no requests, all.
+    """
     due = [
         plan.index_of(position)
         for position, offset_s in enumerate(plan.offsets_s)

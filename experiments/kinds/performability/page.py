@@ -61,7 +61,7 @@ def write_page(folder: Path) -> Path:
 
 
 def _slo(found: Mapping[str, Any]) -> list[Any]:
-    """The year's SLO, arm by arm."""
+    """Return the year's SLO, arm by arm."""
     arms = (found["slo"] or {}).get("arms") or {}
     names = [f"The year's SLO, {arm}?" if len(arms) > 1 else "The year's SLO?" for arm in arms]
     return [
@@ -71,7 +71,7 @@ def _slo(found: Mapping[str, Any]) -> list[Any]:
 
 
 def headline(found: Mapping[str, Any]) -> str:
-    """The faults' effects on users, an arm each; and the year."""
+    """Return the faults' effects on users, an arm each; and the year."""
     said = [_worst(arm, found["faults"]) for arm in _arms(found)]
     year = found["year"]
     for arm, one in (year["arms"] if year else {}).items():
@@ -87,7 +87,7 @@ def _arms(found: Mapping[str, Any]) -> list[str]:
 
 
 def _worst(arm: str, faults: Any) -> str:
-    """The fault with the most demerits on an arm."""
+    """Return the fault with the most demerits on an arm."""
     having = [fault for fault in faults if arm in fault["arms"]]
     fault = max(having, key=lambda one: one["arms"][arm]["cost"]["demerits"]["median"])
     one = fault["arms"][arm]

@@ -33,7 +33,7 @@ Faults = Sequence[Mapping[str, Any]]
 
 
 def compare_with_paper(run: Run, faults: Faults) -> dict[str, object] | None:
-    """The report's Table 2 by fault and arm, and its statements; None where no arm is of it."""
+    """Return the report's Table 2 by fault and arm, and its statements; None if no arm is of it."""
     versions = run.section.versions
     if not versions:
         return None

@@ -59,7 +59,7 @@ def course(
     section: PerformabilitySection,
     reset: tuple[float, float] | None = None,
 ) -> Course:
-    """The phases of a block.
+    """Return the phases of a block.
 
     Parameters: requests of the block, prepared; window, from when to when the fault lasted;
     block, from when to when it was measured; struck, the arbiter's rows of the struck machine
@@ -129,7 +129,7 @@ def _failure_s(
 
 
 def _given_up_s(struck: pl.DataFrame, window: tuple[float, float]) -> float | None:
-    """The time at which the arbiter first reported the machine dead during the fault."""
+    """Return the time at which the arbiter first reported the machine dead during the fault."""
     dead = struck.filter(~pl.col("alive") & pl.col("time_s").is_between(*window, closed="left"))[
         "time_s"
     ]

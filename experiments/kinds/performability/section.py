@@ -184,7 +184,7 @@ def _restart(
 
 
 def fault_name(fault: JsonObject) -> str:
-    """A fault as tables name it: "net.limp (factor 100) on store-2"."""
+    """Return a fault as tables name it: "net.limp (factor 100) on store-2"."""
     parameters = ", ".join(f"{key} {value}" for key, value in (fault["parameters"] or {}).items())
     select = fault["select"]
     if select.get("all"):
@@ -195,7 +195,7 @@ def fault_name(fault: JsonObject) -> str:
 
 
 def tiers_of(select: JsonObject, tiers: Iterable[str]) -> list[str]:
-    """The tiers that a fault strikes, of these: its machine's, or all of them."""
+    """Return the tiers that a fault strikes, of these: its machine's, or all of them."""
     if select.get("all"):
         return list(tiers)
     return [str(select["tier"] or str(select["machine"]).rpartition("-")[0])]

@@ -27,7 +27,9 @@ def seconds(spread: Mapping[str, Any] | None) -> str:
 
 
 def fills_table(fills: Sequence[Mapping[str, Any]]) -> Table | None:
-    """The warmth of blocks at their begin, by arm; None of a run whose tiers were not filled."""
+    """Return the warmth of blocks at their begin, by arm; None of a run whose tiers were not
+    filled.
+    """
     if not fills:
         return None
     sources = sorted({source for one in fills for source in one["sources"]})
@@ -47,7 +49,7 @@ def fills_table(fills: Sequence[Mapping[str, Any]]) -> Table | None:
 def durations_table(
     faults: Sequence[Mapping[str, Any]], paper: Mapping[str, Any] | None = None
 ) -> Table:
-    """The duration of each fault and its failure; `paper` puts Broadwell's Table 2 below."""
+    """Return the duration of each fault and its failure; `paper` puts Broadwell's Table 2 below."""
     rows = []
     for fault in faults:
         printed = paper["table_2"].get(fault["name"]) if paper else None
@@ -74,14 +76,14 @@ def durations_table(
 
 
 def _printed(value_s: float | None, less_s: float | None = None) -> str:
-    """The report's content in this place; nothing where it has nothing."""
+    """Return the report's content in this place; nothing where it has nothing."""
     if value_s is None:
         return ""
     return f"report {value_s:g} s" if less_s is None else f"report {value_s - less_s:+g} s"
 
 
 def paper_table(paper: Mapping[str, Any]) -> Table:
-    """The report's text on its figures, and ours."""
+    """Return the report's text on its figures, and ours."""
     rows = [
         (
             named(claim["place"]),
@@ -101,14 +103,14 @@ def _agrees(matches: bool) -> Cell:
 
 
 def _of_repeats(one: Mapping[str, Any], what: str) -> str:
-    """The time of an event, with the number of repeats if it was not in all."""
+    """Return the time of an event, with the number of repeats if it was not in all."""
     times = one.get(what, 0)  # older runs had no operator
     text = seconds(one.get(f"{what}_s"))
     return f"{text}, {times} of {one['repeats']}" if 0 < times < one["repeats"] else text
 
 
 def costs_table(faults: Sequence[Mapping[str, Any]]) -> Table:
-    """The whole cost of one fault to users (Fig. 14 and 19)."""
+    """Return the whole cost of one fault to users (Fig. 14 and 19)."""
     rows = [
         (
             named(fault["name"]),
@@ -134,7 +136,9 @@ def waited_s(got: Mapping[str, Any]) -> float:
 
 
 def failures_table(faults: Sequence[Mapping[str, Any]]) -> Table:
-    """The service of users while each failure lasted, raw and on average (Fig. 14 to 16, 19)."""
+    """Return the service of users while each failure lasted, raw and on average (Fig. 14 to 16,
+    19).
+    """
     rows = []
     for fault in faults:
         for arm, one in fault["arms"].items():
@@ -155,7 +159,7 @@ def failures_table(faults: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def comparison_table(faults: Sequence[Mapping[str, Any]], first: str) -> Table | None:
-    """Each arm against the first, pair by pair."""
+    """Return each arm against the first, pair by pair."""
     rows = []
     for fault in faults:
         for arm, found in fault["comparison"].items():
@@ -170,7 +174,7 @@ def comparison_table(faults: Sequence[Mapping[str, Any]], first: str) -> Table |
 
 
 def over_all_table(found: Mapping[str, Any], first: str) -> Table | None:
-    """Each arm against the first, over all faults."""
+    """Return each arm against the first, over all faults."""
     rows = [
         (
             named(arm),
@@ -203,7 +207,7 @@ def _better(one: Mapping[str, Any]) -> Cell:
 
 
 def signed(value: float | None) -> str:
-    """A difference with its sign."""
+    """Return a difference with its sign."""
     if value is None:
         return MISSING
     return f"{'+' if value > 0 else ''}{number(value)}"
@@ -227,7 +231,7 @@ def phases_table(fault: Mapping[str, Any], identity: str) -> Table:
 
 
 def year_table(year: Mapping[str, Any]) -> Table:
-    """The expectation of a year for each arm."""
+    """Return the expectation of a year for each arm."""
     rows = []
     for arm, one in year["arms"].items():
         worst = next(iter(one["lost_by_fault"].items()), None)
@@ -254,7 +258,7 @@ def _range(bounds: Sequence[float], show: Callable[[Any], str]) -> str:
 
 
 def rates_table(year: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> Table:
-    """The basis of the year."""
+    """Return the basis of the year."""
     rows = []
     for fault in faults:
         rate = year["rates"].get(fault["kind"])

@@ -105,7 +105,7 @@ def _stages(run: Run, blocks: Sequence[Measured], rate: FaultRate) -> tuple[Stag
 
 
 def _lasts_s(run: Run, one: Measured, phase: str) -> float:
-    """The duration of a phase of this block in the year."""
+    """Return the duration of a phase of this block in the year."""
     operator = run.section.operator
     if operator and phase == "recovery" and one.course.reset_s is not None:
         return operator.year_wait_s
@@ -113,7 +113,7 @@ def _lasts_s(run: Run, one: Measured, phase: str) -> float:
 
 
 def _level(run: Run, blocks: Sequence[Measured], phase: str) -> Level | None:
-    """The level of requests in a phase of these blocks; None of none."""
+    """Return the level of requests in a phase of these blocks; None of none."""
     rows = [one.within(phase) for one in blocks if phase in one.course.spans]
     total = sum(frame.height for frame in rows)
     if total == 0:
@@ -127,7 +127,7 @@ def _level(run: Run, blocks: Sequence[Measured], phase: str) -> Level | None:
 
 
 def _machines(run: Run, fault: JsonObject) -> int:
-    """The number of targets: all machines of the tier, or the one switch of all."""
+    """Return the number of targets: all machines of the tier, or the one switch of all."""
     if fault["select"].get("all"):
         return 1
     return sum(run.nodes[tier] for tier in tiers_of(fault["select"], run.nodes))

@@ -25,14 +25,14 @@ class SchemesKind(CompareKind[NoSection]):
     replaces_machines = True
 
     def analyse(self, folder: Path) -> Findings:
-        """The arms' figures, and `strength`."""
+        """Return the arms' figures, and `strength`."""
         from experiments.kinds.schemes.strength import strength_of
 
         found = super().analyse(folder)
         return replace(found, body={**found.body, "strength": strength_of(folder)})
 
     def write_page(self, folder: Path) -> Path:
-        """The page of a comparison with a section on fail-over."""
+        """Return the page of a comparison with a section on fail-over."""
         from experiments.kinds.schemes.page import write_page
 
         return write_page(folder)
@@ -46,7 +46,7 @@ class SchemesKind(CompareKind[NoSection]):
         super().print_result(result, console, page)
 
     def row(self, result: Result) -> Mapping[str, Any]:
-        """The time of its tiers at full strength, where something follows from the run."""
+        """Return the time of its tiers at full strength, where something follows from the run."""
         from experiments.kinds.schemes.tables import strength_words
 
         found = dict(super().row(result))

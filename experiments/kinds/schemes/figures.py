@@ -31,12 +31,12 @@ STAGES = (
 
 
 def failovers_of(run: RunFolder) -> list[JsonObject]:
-    """The run's fail-overs that came to their end, in time."""
+    """Return the run's fail-overs that came to their end, in time."""
     return list((run.summary.get("strength") or {}).get("failovers") or [])
 
 
 def failover_parts(run: RunFolder, size: Size) -> Any:
-    """A bar for each fail-over, from the crash on."""
+    """Return a bar for each fail-over, from the crash on."""
     rows = []
     for index, one in enumerate(failovers_of(run)[:SHOWN_MAX]):
         arrow = "" if one["replacement"] == one["machine"] else f" → {one['replacement']}"

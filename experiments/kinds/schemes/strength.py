@@ -143,7 +143,9 @@ def _overlap_s(window: Window, block: Window) -> float:
 def cycles_of(
     block: Window, served: Sequence[Window], broken: Sequence[Window], needed: int, nodes: int
 ) -> list[Cycle]:
-    """The block's regenerative cycles, by sweeping over the times at which anything changes."""
+    """Return the block's regenerative cycles, by sweeping over the times at which anything
+    changes.
+    """
     inner = {t for w in [*served, *broken] for t in (w.start_s, w.end_s)}
     times = sorted({block.start_s, block.end_s, *inner})
     times = [t for t in times if block.start_s <= t <= block.end_s]
@@ -199,7 +201,9 @@ def _predicted(
     horizon_s: float,
     rng: np.random.Generator,
 ) -> dict[str, object]:
-    """The model's share with the measured rates, and its interval over what these leave open."""
+    """Return the model's share with the measured rates, and its interval over what these leave
+    open.
+    """
     wanted = {"cloud": ("failover_s",), "ara": ("repair_s",), "pf": ("failover_s", "repair_s")}
     table = {name: value for name, value in times.rates().items() if name in wanted[kind]}
     absent = [name for name in wanted[kind] if name not in table]

@@ -11,7 +11,7 @@ from experiments.report.text import MISSING, interval, number, percent
 
 
 def seconds(value: Any) -> str:
-    """A time: "2.31 s"."""
+    """Return a time: "2.31 s"."""
     return MISSING if value is None else f"{number(value)} s"
 
 
@@ -20,7 +20,7 @@ def _share(value: Any) -> str:
 
 
 def strength_table(summary: Mapping[str, Any]) -> Table | None:
-    """Each tier's time at full strength beside the model's; None without `[failover]`."""
+    """Return each tier's time at full strength beside the model's; None without `[failover]`."""
     tiers = (summary.get("strength") or {}).get("tiers") or {}
     if not tiers:
         return None
@@ -44,7 +44,7 @@ def strength_table(summary: Mapping[str, Any]) -> Table | None:
 
 
 def strength_words(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Each tier's measured share of the time at full strength."""
+    """Return each tier's measured share of the time at full strength."""
     tiers = (summary.get("strength") or {}).get("tiers") or {}
     return {
         f"{tier} at full strength": _share(one["measured"]["share"]) for tier, one in tiers.items()
@@ -64,7 +64,7 @@ def _with_count(times: Mapping[str, Any]) -> str:
 
 
 def recovery_table(summary: Mapping[str, Any]) -> Table | None:
-    """The distribution of fail-over and repair times by tier."""
+    """Return the distribution of fail-over and repair times by tier."""
     tiers = (summary.get("strength") or {}).get("tiers") or {}
     rows = []
     for tier, one in tiers.items():
@@ -105,7 +105,7 @@ def scheme_words(run: RunFolder) -> dict[str, object]:
 
 
 def strength_sentence(found: Mapping[str, Any]) -> str:
-    """The time of the tiers at full strength, and the models' values, in a sentence."""
+    """Return the time of the tiers at full strength, and the models' values, in a sentence."""
     parts = []
     for tier, one in found["tiers"].items():
         measured, predicted = one["measured"], one["predicted"]

@@ -31,13 +31,13 @@ class TuneKind(Kind[TuneSection]):
         check(design, section)
 
     def adapted(self, design: Design, section: TuneSection) -> Design:
-        """An arm for every r, windows instead of phases, neighbours and no faults."""
+        """Return an arm for every r, windows instead of phases, neighbours and no faults."""
         from experiments.kinds.tune.measure import tuning_design
 
         return tuning_design(design, section)
 
     def row(self, result: Result) -> Mapping[str, Any]:
-        """The chosen r."""
+        """Return the chosen r."""
         return {"r": result[self.name]["chosen"]}
 
 

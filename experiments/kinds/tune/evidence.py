@@ -83,18 +83,18 @@ class Ratio:
 
 
 def stretch_s(length_s: float, burst_s: float) -> float:
-    """The length of a stretch: a neighbour's mean burst, if a window holds several of it."""
+    """Return the length of a stretch: a neighbour's mean burst, if a window holds several of it."""
     return min(max(burst_s, 1.0), length_s / _STRETCHES_MIN)
 
 
 def significance(
     pairs: Sequence[Pair], target: Target, unit_s: float, rng: np.random.Generator
 ) -> Significance:
-    """The permutation test over all pairs.
+    """Return the permutation test over all pairs.
 
     Parameters: pairs without what is not steady; target "mean" | "p95" | "p99"; unit_s float [s]
     > 0, the length of a stretch.
-    Raises: MeasurementFailed where an arm has no request.
+    Raises: MeasurementFailed if an arm has no request.
     """
     _, quantile = STATISTICS[target]
     latency_ms, unit, is_candidate = _flattened(pairs, unit_s)
@@ -177,7 +177,7 @@ def ratio(pairs: Sequence[Pair], target: Target, unit_s: float, rng: np.random.G
 def estimate(
     windows: Sequence[Window], target: Target, unit_s: float, rng: np.random.Generator
 ) -> tuple[float, float, float]:
-    """The target of one r over all its windows, with its 95 % interval [ms]."""
+    """Return the target of one r over all its windows, with its 95 % interval [ms]."""
     statistic, _ = STATISTICS[target]
     alone = [(window,) for window in windows]
     return _interval(alone, lambda arms: statistic(arms[0]), unit_s, rng)
@@ -186,7 +186,7 @@ def estimate(
 def _interval(
     windows: Sequence[tuple[Window, ...]], value: Value, unit_s: float, rng: np.random.Generator
 ) -> tuple[float, float, float]:
-    """A figure with its interval, by the reports' bootstrap of stretches of time.
+    """Return a figure with its interval, by the reports' bootstrap of stretches of time.
 
     Every window is a stratum of one block, so what varies between windows is not drawn anew: with
     two or three of them such an interval would be of use to nobody. It holds for these windows, as

@@ -21,7 +21,9 @@ _LOOKS = {
 
 
 def trajectory_figure(tuning: Mapping[str, Any]) -> Figure:
-    """The target of every r that was tried, in order, with intervals; the line is the way taken."""
+    """Return the target of every r that was tried, in order, with intervals; the line is the way
+    taken.
+    """
     rows = _trajectory_rows(tuning)
     target = tuning["asked"]["target"]
     title = f"{target} latency against iteration"

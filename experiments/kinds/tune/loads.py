@@ -45,7 +45,7 @@ class TierWindow:
         )
 
     def quantile_us(self, quantile: float) -> int:
-        """The histogram's quantile; 0 without requests."""
+        """Return the histogram's quantile; 0 without requests."""
         left = rank_of(quantile, sum(self.buckets.values()))
         for latency_us in sorted(self.buckets):
             left -= self.buckets[latency_us]
@@ -54,7 +54,7 @@ class TierWindow:
         return 0
 
     def mean_us(self) -> float:
-        """The histogram's mean; 0 without requests."""
+        """Return the histogram's mean; 0 without requests."""
         count = sum(self.buckets.values())
         return sum(us * n for us, n in self.buckets.items()) / count if count else 0.0
 
@@ -66,7 +66,9 @@ class TierWindow:
 
 
 def tier_window(before: Poll, after: Poll, seconds: float) -> TierWindow:
-    """The counts of one arbiter between two polls. Raises MeasurementFailed if it was restarted."""
+    """Return the counts of one arbiter between two polls. Raises MeasurementFailed if it was
+    restarted.
+    """
     first, last = before["stats"], after["stats"]
     if last["uptime_s"] < first["uptime_s"]:
         raise MeasurementFailed(
@@ -130,5 +132,5 @@ def tier_load(
 
 
 def total(windows: Sequence[TierWindow]) -> TierWindow:
-    """All windows of one tier added up."""
+    """Return all windows of one tier added up."""
     return sum(windows, TierWindow())

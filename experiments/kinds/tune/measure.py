@@ -73,25 +73,26 @@ def _check_budget(rate_per_s: float, section: TuneSection) -> None:
 
 
 def rules_of(design: Design, section: TuneSection) -> Rules:
-    """The longest duration of a comparison."""
+    """Return the longest duration of a comparison."""
     pairs = int(section.requests_max / (2 * design.experiment.load.sent_per_s * section.window_s))
     burst_s = design.experiment.interference.mean_run_s
     return Rules(section.target, pairs, stretch_s(section.window_s, burst_s))
 
 
 def arm_name(replicas: Replicas) -> str:
-    """The name of an r in the records: "1,2"."""
+    """Return the name of an r in the records: "1,2"."""
     return ",".join(map(str, replicas))
 
 
 def _replicated(settings: TierSettings, replicas: int) -> TierSettings:
-    """A tier's settings with so many replicas; one has no other to be compared with."""
+    """Return a tier's settings with so many replicas; one has no other to be compared with."""
     compare = settings.compare if replicas > 1 else COMPARE_OFF
     return settings.model_copy(update={"replicas": replicas, "compare": compare})
 
 
 def tuning_design(design: Design, section: TuneSection) -> Design:
-    """The design with an arm for every r, windows instead of phases, neighbours and no faults.
+    """Return the design with an arm for every r, windows instead of phases, neighbours and no
+    faults.
 
     An r whose copies meet too often has none (Eq. 2). The others' stability is known only when the
     windows at r = 1 are in: the search keeps to it.
@@ -177,7 +178,7 @@ class Tuning:
             say.detail(self._replicator.stopped)
 
     def _simulated(self, ones: Replicas) -> Replicas:
-        """The simulator's optimum, from the windows at r = 1."""
+        """Return the simulator's optimum, from the windows at r = 1."""
         experiment = self._design.experiment
         tiers = zip(*(w.tiers for w in self._replicator.windows if w.replicas == ones), strict=True)
         return simulated_optimum(
@@ -243,7 +244,9 @@ class Tuning:
 
 
 def _latencies(handle: LoadHandle, limit_ms: float) -> Window:
-    """A block's latencies by the time since its start, what was never sent at the time-out."""
+    """Return a block's latencies by the time since its start, what was never sent at the
+    time-out.
+    """
     frame = prepared(handle.records(), limit_ms).sort("index")
     at_s = np.asarray(handle.plan.offsets_s)[frame["index"].to_numpy()]
     latency_ms = frame["latency_ms"].to_numpy().astype(np.float64)

@@ -33,7 +33,7 @@ def write_page(folder: Path) -> Path:
 
 
 def tune_page(tuning: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
-    """The page as HTML; `tuning` is the result, head and body in one."""
+    """Return the page as HTML; `tuning` is the result, head and body in one."""
     asked = tuning["asked"]
     windows = f"{tuning['windows']} of {asked['window_s']:g} s; at most {tuning['pairs_max']} "
     return render_run(
@@ -63,7 +63,7 @@ def tune_page(tuning: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
 
 
 def headline(tuning: Mapping[str, Any]) -> str:
-    """The answer in a sentence or two."""
+    """Return the answer in a sentence or two."""
     if tuning["chosen"] is None:
         return "It was ended before any r was measured to its end."
     taken = [step for step in tuning["steps"] if step["accepted"]]
@@ -88,7 +88,7 @@ def headline(tuning: Mapping[str, Any]) -> str:
 
 
 def optimum(tuning: Mapping[str, Any]) -> str:
-    """The chosen r against the exhaustive search; empty without one."""
+    """Return the chosen r against the exhaustive search; empty without one."""
     found = tuning["exhaustive"]
     if not found:
         return ""
@@ -139,7 +139,7 @@ def _case_words(case: Mapping[str, Any]) -> str:
 
 
 def _way(case: Mapping[str, Any]) -> str:
-    """The r that were measured in turn; x: not taken."""
+    """Return the r that were measured in turn; x: not taken."""
     steps = case["walk"]
     return " ".join(f"{_r(step['replicas'])}{'' if step['accepted'] else 'x'}" for step in steps)
 

@@ -167,7 +167,9 @@ class Replicator:
         return self.rounds
 
     def point(self, replicas: Replicas, found: Sequence[Measured]) -> Point:
-        """The target and the variabilities of one r over its windows, in the steady state."""
+        """Return the target and the variabilities of one r over its windows, in the steady
+        state.
+        """
         steady = _steady(found)
         kept = [one.window.after(steady.from_s) for one in found]
         rules = self.rules
@@ -228,7 +230,7 @@ class Replicator:
         return (other, one) if swap else (one, other)
 
     def _look(self, found: Sequence[tuple[Measured, Measured]]) -> tuple[Significance, Verdict]:
-        """The evidence of the pairs so far."""
+        """Return the evidence of the pairs so far."""
         rules, pairs = self.rules, _steady_pairs(found)
         seen = significance(pairs, rules.target, rules.stretch_s, self.rng)
         verdict = seen.verdict(rules.levels[len(found) - PAIRS_MIN])
@@ -239,7 +241,7 @@ class Replicator:
     def _concluded(
         self, found: Sequence[tuple[Measured, Measured]], seen: Significance, verdict: Verdict
     ) -> Contest:
-        """The comparison with its figures and intervals."""
+        """Return the comparison with its figures and intervals."""
         rules, pairs = self.rules, _steady_pairs(found)
         current, candidate = (
             self.point(side[0].replicas, side) for side in zip(*found, strict=True)
@@ -269,7 +271,7 @@ def _steady(found: Sequence[Measured]) -> Steady:
 
 
 def _steady_pairs(found: Sequence[tuple[Measured, Measured]]) -> list[Pair]:
-    """The windows of both sides from where both are steady."""
+    """Return the windows of both sides from where both are steady."""
     from_s = max(_steady(side).from_s for side in zip(*found, strict=True))
     return [(one.window.after(from_s), other.window.after(from_s)) for one, other in found]
 

@@ -31,7 +31,7 @@ SEARCH = "walk.json"  # of a run's folder: the search as it went
 
 
 def analyse(folder: Path) -> Findings:
-    """The search; it was decided while it went."""
+    """Return the search; it was decided while it went."""
     result = json.loads((folder / SEARCH).read_text(encoding="utf-8"))
     cut = [] if result["complete"] else [f"the search was cut short: {result['stopped']}"]
     verdicts = not_measured(manifest_if_any(folder)["verdicts"], cut)

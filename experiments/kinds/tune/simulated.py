@@ -32,7 +32,8 @@ def simulated_optimum(
     target: Target,
     seed: int,
 ) -> Replicas:
-    """The feasible r with the least simulated target; of equals, that with the fewest copies.
+    """Return the feasible r with the least simulated target; of equals, that with the fewest
+    copies.
 
     Parameters: loads and seen from windows at r = 1, tiers from the front; feasible not empty.
     Raises: EnvironmentMissing without the simulator.
@@ -102,7 +103,7 @@ def _is_disturbed(pattern: str, index: int, tiers: int) -> bool:
 
 
 def _speed(interference: Interference) -> float:
-    """The share that a neighbour leaves, mean over the kinds that are drawn."""
+    """Return the share that a neighbour leaves, mean over the kinds that are drawn."""
     left = {"cpu": 1.0 / (1.0 + interference.cpu_workers), "iperf": _IPERF_SPEED}
     return sum(left[kind] for kind in interference.kinds) / len(interference.kinds)
 

@@ -25,7 +25,7 @@ def check_protocol(protocol: str, spoken: tuple[str, ...] = SPOKEN) -> None:
 
 
 def client_class(protocol: str) -> type[Client]:
-    """The client of a protocol. Raises: InputError for one that has no file here."""
+    """Return the client of a protocol. Raises: InputError for one that has no file here."""
     check_protocol(protocol, IN_PYTHON)
     found: type[Client] = import_module(f"{__name__}.{protocol}").CLIENT
     return found

@@ -25,7 +25,7 @@ class HttpClient(ByteClient):
         self._head = f" HTTP/1.1\r\nHost: {host}\r\nUser-Agent: sparecraft\r\nAccept: */*\r\n"
 
     def request(self, text: str) -> bytes:
-        """A view of the page at the path `text`."""
+        """Return a view of the page at the path `text`."""
         close = "" if self.keep_alive else "Connection: close\r\n"
         return f"GET {text}{self._head}{close}\r\n".encode()
 

@@ -18,7 +18,7 @@ class MemcachedClient(ByteClient):
     """Gets and sets of the text protocol."""
 
     def request(self, text: str) -> bytes:
-        """The command `text`, in the protocol's form."""
+        """Return the command `text`, in the protocol's form."""
         command, key, *size = text.split(" ")
         if not size:
             return f"{command} {key}\r\n".encode()

@@ -17,7 +17,7 @@ class RedisClient(ByteClient):
     """Commands of two words, or of four with a field and the size of its value."""
 
     def request(self, text: str) -> bytes:
-        """The command `text` as an array of bulk strings."""
+        """Return the command `text` as an array of bulk strings."""
         command, key, *rest = text.split(" ")
         words = [command.encode(), key.encode()]
         if rest:

@@ -60,7 +60,7 @@ def agreement(arbiters: pl.DataFrame, blocks: Blocks) -> dict[str, dict[str, dic
 def _grown(
     arbiters: pl.DataFrame, blocks: Blocks, counters: Sequence[str]
 ) -> Iterator[tuple[str, str, dict[str, int]]]:
-    """The growth of the counters of each tier's arbiter over each arm's blocks."""
+    """Yield the growth of the counters of each tier's arbiter over each arm's blocks."""
     if not {"time_s", "tier", *counters} <= set(arbiters.columns):
         return
     polls = arbiters.select("time_s", "tier", *counters).drop_nulls()

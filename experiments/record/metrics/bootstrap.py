@@ -82,7 +82,7 @@ def seeded(manifest: Mapping[str, Any]) -> np.random.Generator:
 
 
 def quantile_value(quantile: float) -> Callable[[Floats], float]:
-    """The order statistic at a quantile, of a sample that need not be sorted."""
+    """Return the order statistic at a quantile, of a sample that need not be sorted."""
 
     def value(latencies_ms: Floats) -> float:
         rank = rank_of(quantile, latencies_ms.size) - 1
@@ -92,7 +92,7 @@ def quantile_value(quantile: float) -> Callable[[Floats], float]:
 
 
 def stratum(arms: Sequence[pl.DataFrame]) -> Stratum:
-    """A stratum of each arm's requests (intended_s, latency_ms), none of them empty."""
+    """Return a stratum of each arm's requests (intended_s, latency_ms), none of them empty."""
     samples = []
     for rows in arms:
         ordered = rows.sort("intended_s")
@@ -105,7 +105,7 @@ def stratum(arms: Sequence[pl.DataFrame]) -> Stratum:
 
 
 def pooled(blocks: Sequence[Block]) -> list[Floats]:
-    """Each arm's latencies over all blocks."""
+    """Return each arm's latencies over all blocks."""
     strata = [stratum for block in blocks for stratum in block]
     arms = len(strata[0].arms)
     return [np.concatenate([s.arms[arm].latency_ms for s in strata]) for arm in range(arms)]
@@ -119,12 +119,12 @@ def intervals(
     rng: np.random.Generator,
     level: float = 1.0 - CONFIDENCE,
 ) -> dict[str, tuple[float, float, float] | None]:
-    """Each value of the pooled blocks with its interval (value, low, high).
+    """Return each value of the pooled blocks with its interval (value, low, high).
 
     Parameters: blocks K >= 1 with requests in them; values > 0; block_s float [s] > 0, the length
     of the moving stretches, about as long as what is correlated (a burst of interference); level
     in (0, 1), how often an interval may miss.
-    Returns: None where the value is not known.
+    Returns: None if the value is not known.
     """
     whole = pooled(blocks)
     draws = _draw_count(sum(arm.size for arm in whole))
@@ -169,7 +169,7 @@ def _log_values(
     *,
     resample_blocks: bool,
 ) -> dict[str, Floats]:
-    """The logarithm of each value in each bootstrap draw, (draws,) per value."""
+    """Return the logarithm of each value in each bootstrap draw, (draws,) per value."""
     result = {name: np.empty(draws) for name in values}
     whole = pooled(blocks)
     chunk = max(1, _CELLS_MAX // max(1, sum(arm.size for arm in whole)))

@@ -31,13 +31,13 @@ _NEEDED = (
 
 
 def prepared(requests: pl.DataFrame, limit_ms: float) -> pl.DataFrame:
-    """The requests with two latencies for every row.
+    """Return the requests with two latencies for every row.
 
     Parameters: limit_ms, the load's time-out.
     Returns: `latency_ms` is what the request counts with (`core.statistics.percentiles`): what a
     user did not get enters at the time-out. `waited_ms` is how long it took, whatever came of it,
     for what counts failures by themselves; where it was never sent, the time-out.
-    Raises: InputError where a column is missing or an outcome is unknown.
+    Raises: InputError if a column is missing or an outcome is unknown.
     """
     missing = [name for name in _NEEDED if name not in requests.columns]
     if missing:

@@ -18,8 +18,9 @@ _VOIDS = ("cpu", "pace", "lost", "pool", "tasks")
 def generator_blocks(
     requests: pl.DataFrame, manifest: Mapping[str, Any]
 ) -> list[dict[str, object]]:
-    """Each block's verdict of `saturation.py` on its measured part, with the workers that the
-    runner kept."""
+    """Return each block's verdict of `saturation.py` on its measured part, with the workers that
+    the runner kept.
+    """
     kept = (manifest.get("load") or {}).get("blocks") or []
     workers = {block["repeat"]: block["workers"] for block in kept}
     found = []

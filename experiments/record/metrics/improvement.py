@@ -51,7 +51,8 @@ class Factor(TypedDict):
 
 
 def pairs_of(requests: pl.DataFrame, baseline: str, other: str) -> list[list[Stratum]]:
-    """The complete pairs of a run, phase by phase, restricted to arrivals that both arms had.
+    """Return the complete pairs of a run, phase by phase, restricted to arrivals that both arms
+    had.
 
     Parameters: requests with columns arm, repeat, pair, phase, index, intended_s, latency_ms
     (n rows), without the warm-up.
@@ -113,7 +114,7 @@ def improvement(
 
 
 def no_improvement(note: str) -> dict[str, Factor]:
-    """The result of `improvement` where there is no factor, and why."""
+    """Return the result of `improvement` where there is no factor, and why."""
     return {name: _unknown(note) for name in STATISTICS}
 
 

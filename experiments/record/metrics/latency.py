@@ -48,7 +48,7 @@ class LatencyStatistics(TypedDict):
 
 
 def samples_beyond(quantile: float, samples: int) -> int:
-    """The number of `samples` that lie beyond the quantile's rank."""
+    """Return the number of `samples` that lie beyond the quantile's rank."""
     return samples - rank_of(quantile, samples) if samples else 0
 
 
@@ -101,5 +101,5 @@ def latency_statistics(latencies_ms: Floats) -> LatencyStatistics:
 
 
 def threshold_key(threshold_s: float) -> str:
-    """The name of a threshold in the result: "0.1", "1", "2"."""
+    """Return the name of a threshold in the result: "0.1", "1", "2"."""
     return f"{threshold_s:g}"

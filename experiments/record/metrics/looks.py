@@ -47,7 +47,7 @@ class Look(TypedDict):
 
 
 def levels(shares: Sequence[float], *, ends: bool) -> tuple[float, float]:
-    """The levels of the newest look, of factors and of the SLO.
+    """Return the levels of the newest look, of factors and of the SLO.
 
     Parameters: shares of all repeats that each look so far had; ends, whether it is the last.
     """
@@ -62,7 +62,7 @@ def look(
     level: float,
     slo_level: float,
 ) -> Look:
-    """A look's part of the manifest.
+    """Return a look's part of the manifest.
 
     Parameters: requests as `prepared` gives them, without the warm-up, of the blocks so far; arms,
     the baseline first; manifest, of which spec and seed are read.
@@ -89,7 +89,7 @@ def look(
 def compared(
     pairs: Sequence[Block], metric: str, manifest: Mapping[str, Any], level: float
 ) -> Comparison:
-    """An arm against the baseline."""
+    """Return an arm against the baseline."""
     entry: Comparison = {"factor": None, "ci_low": None, "ci_high": None, "decided": OPEN}
     sizes = [sum(s.arms[arm].latency_ms.size for pair in pairs for s in pair) for arm in (0, 1)]
     if not min(sizes):
@@ -109,14 +109,15 @@ def compared(
 
 
 def levels_of(manifest: Mapping[str, Any]) -> tuple[float, float]:
-    """The levels at which a run's intervals are to be made: those of its last look; where it was
-    not looked at while it went on, of one look."""
+    """Return the levels at which a run's intervals are to be made: those of its last look; where it
+    was not looked at while it went on, of one look.
+    """
     looks = (manifest.get("decided") or {}).get("looks") or ()
     return (looks[-1]["level"], looks[-1]["slo_level"]) if looks else (ERROR, SLO_ERROR)
 
 
 def look_words(decided: Mapping[str, Any], index: int) -> tuple[str, str]:
-    """The name of a look, "look 2 of 4", and its answers.
+    """Return the name of a look, "look 2 of 4", and its answers.
 
     Parameters: decided, as the manifest has it; index of the look, from 0.
     """

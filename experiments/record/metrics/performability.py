@@ -133,7 +133,7 @@ def demerits(
 ) -> float | None:
     """Broadwell 2004, section 5.6, with the scaling factor of this module's head.
 
-    None where there is nothing to judge: no request, or no ideal latency.
+    None if there is nothing to judge: no request, or no ideal latency.
     """
     if waited_ms_mean is None or ideal_ms is None:
         return None

@@ -48,11 +48,11 @@ class Pooled:
 
 
 def pooled_log(logs: Sequence[float], errors: Sequence[float]) -> Pooled:
-    """The random-effects mean of log factors.
+    """Return the random-effects mean of log factors.
 
     Parameters: logs y (k,), k >= 1; errors s (k,) > 0, their standard errors within the run.
     Returns: all in logarithms. With one run the interval is that run's own (normal).
-    Raises: ValueError where there is no run, or an error is not above 0.
+    Raises: ValueError if there is no run, or an error is not above 0.
     """
     y, s = np.asarray(logs, dtype=float), np.asarray(errors, dtype=float)
     if y.size == 0 or y.size != s.size or not (s > 0).all():

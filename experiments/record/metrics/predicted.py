@@ -166,12 +166,12 @@ def compare(
 
 
 def _phase(own: pl.DataFrame) -> str:
-    """The phase that the plan predicts; "all" in a run that does not have it."""
+    """Return the phase that the plan predicts; "all" in a run that does not have it."""
     return BEFORE_FAULTS if (own["phase"] == BEFORE_FAULTS).any() else "all"
 
 
 def _blocks(own: pl.DataFrame, windows: Sequence[Window]) -> list[_Block]:
-    """The planned arm's blocks, by the recorded phases; else from first to last arrival."""
+    """Return the planned arm's blocks, by the recorded phases; else from first to last arrival."""
     phase = _phase(own)
     rows = without_faults(own)
     recorded = {
@@ -269,8 +269,9 @@ def _of_blocks(
     most: float = math.inf,
     expected: Expected | None = None,
 ) -> Entry:
-    """The mean of the blocks' values, and Student's interval of it where there are two or more,
-    cut to what the value can be: from 0 to `most`."""
+    """Return the mean of the blocks' values, and Student's interval of it where there are two or
+    more, cut to what the value can be: from 0 to `most`.
+    """
     if not values:
         return _entry(predicted, None, expected=expected)
     mean = float(np.mean(values))
@@ -284,7 +285,7 @@ def _of_blocks(
 def _disturbed(
     prediction: Prediction, records: Records, blocks: Sequence[_Block]
 ) -> dict[str, Entry]:
-    """The share of each tier's machine time in which a neighbour was there."""
+    """Return the share of each tier's machine time in which a neighbour was there."""
     found = {}
     for tier in records.fleet.tier_order:
         shares = []
@@ -350,7 +351,9 @@ def _load_on_caps(prediction: Prediction, fleet: Fleet) -> dict[str, float]:
 
 
 def _cost(prediction: Prediction, records: Records) -> CostEntry:
-    """The machines that were made, at the plan's prices. Other machines than planned: an error."""
+    """Return the machines that were made, at the plan's prices. Other machines than planned: an
+    error.
+    """
     errors, cost = [], 0.0
     ran: dict[str, dict[str, int]] = {}
     for name, tier in prediction.tiers.items():
@@ -383,7 +386,7 @@ def _price(prediction: Prediction, tier: str, machine: Mapping[str, Any]) -> flo
 def _availability(
     prediction: Prediction, records: Records, own: pl.DataFrame
 ) -> dict[str, float | None]:
-    """The failures that the run saw. `measured` is None: a year is not in it.
+    """Return the failures that the run saw. `measured` is None: a year is not in it.
 
     `crash_per_year_max`: the highest crash rate that would still show as few crashes as were seen,
     at 95 % (Poisson; chi-squared quantile), in the time that the nodes were watched.

@@ -25,8 +25,9 @@ _WORDS: Mapping[bool | None, Answer] = {True: KEPT, False: BROKEN, None: UNDECID
 
 
 def promise_of(prediction: Prediction, compared: Compared, slo: SloVerdict) -> Promise:
-    """The promise of the plan, with a clause for each limit of the SLO; `claimed` is False where
-    the plan was undecided."""
+    """Return the promise of the plan, with a clause for each limit of the SLO; `claimed` is False
+    where the plan was undecided.
+    """
     arm = slo["arms"].get(PLANNED_ARM)
     clauses = {
         key: _clause(key, met, one["shares"][key], prediction, compared, slo)
@@ -75,7 +76,7 @@ def _clause(
 
 
 def _figures(compared: Compared, clauses: Mapping[str, Clause]) -> FiguresJudged:
-    """The figures that can be judged: those with an interval, and enough requests."""
+    """Return the figures that can be judged: those with an interval, and enough requests."""
     latency = list(compared["latency"].values())
     answers = [
         *(one["covered"] for one in latency),

@@ -54,13 +54,14 @@ class Saturation:
 
 
 def lag_limit_ms(latency_ms: float | None) -> float:
-    """The largest p99 of sent - intended that says nothing against latencies around `latency_ms`;
-    None: nothing was answered."""
+    """Return the largest p99 of sent - intended that says nothing against latencies around
+    `latency_ms`; None: nothing was answered.
+    """
     return max(LAG_MS_MIN, _LAG_SHARE_MAX * (latency_ms or 0.0))
 
 
 def saturation(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> Saturation:
-    """The verdict on one block, or on one step of one.
+    """Return the verdict on one block, or on one step of one.
 
     Parameters: records (n,) as in requests.parquet; workers as `LoadHandle.workers`, which has
     each one's `worker`, `cpu_share` (of one core, mean), `planned` and `recorded`; may be empty.
@@ -122,7 +123,7 @@ def _task_limits(
 
 
 def lost_text(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> str:
-    """The requests that died with each worker; empty where nothing did."""
+    """Return the requests that died with each worker; empty if nothing did."""
     lost = records.filter(pl.col("outcome") == "lost").height
     if not lost:
         return ""
@@ -134,7 +135,7 @@ def lost_text(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> st
 
 
 def _pace(records: pl.DataFrame, sent: pl.DataFrame) -> float:
-    """The planned duration of the arrivals over that of sending them; at most 1."""
+    """Return the planned duration of the arrivals over that of sending them; at most 1."""
     if sent.height < 2:
         return 1.0
     begin_s, end_s = _number(records["intended_s"].min()), _number(sent["intended_s"].max())

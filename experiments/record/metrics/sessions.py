@@ -8,9 +8,9 @@ from core.statistics.percentiles import OK
 
 
 def whole_sessions(requests: pl.DataFrame) -> pl.DataFrame:
-    """The sessions all of whose steps are in `requests`, each as a row: from the intended start of
-    its first step to the end of its last. One that failed counts with at least what its worst step
-    counts with.
+    """Return the sessions all of whose steps are in `requests`, each as a row: from the intended
+    start of its first step to the end of its last. One that failed counts with at least what its
+    worst step counts with.
 
     Returns: arm, repeat, name, intended_s, latency_ms, outcome (of its first step that failed),
     status 0, bytes, reason (the name of that step).

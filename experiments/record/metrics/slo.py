@@ -128,7 +128,7 @@ def _parts(
 
 
 def _with_parts(whole: ArmSlo, parts: Mapping[tuple[str, str], ArmSlo]) -> ArmSlo:
-    """The arm's verdict, of which each part's is one."""
+    """Return the arm's verdict, of which each part's is one."""
     if not parts:
         return whole
     answers = [whole["met"], *(one["met"] for one in parts.values())]
@@ -197,7 +197,7 @@ def _judged(
 def block_positions(
     requests: pl.DataFrame, block_s: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The block and the stretch of time that each request belongs to, numbered from 0.
+    """Return the block and the stretch of time that each request belongs to, numbered from 0.
 
     Parameters: requests (n,) of one arm, with repeat and intended_s; block_s float [s].
     """

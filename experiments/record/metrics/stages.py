@@ -24,7 +24,8 @@ class StageFigures(TypedDict):
 def stage_figures(
     requests: pl.DataFrame, arms: Sequence[str], manifest: Mapping[str, Any]
 ) -> list[StageFigures]:
-    """The stages in order; empty for a load without them, and where blocks' starts are unknown.
+    """Return the stages in order; empty for a load without them, and where blocks' starts are
+    unknown.
 
     Parameters: requests as `prepared`, without the warm-up. A request belongs to the stage of its
     intended start.

@@ -60,7 +60,7 @@ def _stated(manifest: Mapping[str, Any]) -> dict[str, Arm]:
 
 
 def _differences(one: Arm, other: Arm) -> set[str]:
-    """The things in which two arms differ, over all tiers."""
+    """Return the things in which two arms differ, over all tiers."""
     keys = {
         key
         for tier in {**one.settings, **other.settings}

@@ -73,7 +73,7 @@ def utilisation(
 
 
 def _nodes(manifest: Mapping[str, Any], tier: str) -> list[str]:
-    """The tier's machines in service."""
+    """Return the tier's machines in service."""
     machines = (manifest.get("fleet") or {}).get("machines") or ()
     return [
         one["name"]

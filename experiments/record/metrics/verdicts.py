@@ -24,7 +24,7 @@ class FaultCounts(TypedDict):
 def fault_counts(
     events: Sequence[Mapping[str, Any]], fingerprint_clean: bool | None
 ) -> FaultCounts:
-    """The faults and interference loads that were injected and taken back, by kind."""
+    """Return the faults and interference loads that were injected and taken back, by kind."""
     injected: dict[str, int] = {}
     reverted: dict[str, int] = {}
     for event in events:
@@ -53,8 +53,8 @@ def run_verdicts(
     faults: Mapping[str, Any],
     against: Sequence[str] = (),
 ) -> dict[str, Verdict]:
-    """The runner's verdicts and, added to them, what the data say against the run; `against` is
-    what they say against its measurement beyond the arms' figures.
+    """Return the runner's verdicts and, added to them, what the data say against the run; `against`
+    is what they say against its measurement beyond the arms' figures.
 
     A verdict that the runner did not give is not passed, except `cleanup`, which comes last and
     never voids data: it is None until then.

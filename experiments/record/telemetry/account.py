@@ -32,7 +32,7 @@ class Account:
     limit_ms: float = field(default_factory=time_out_ms)
 
     def burn(self, outcome: str, latency_ms: float | None) -> dict[str, float]:
-        """The fields of a request: what it spends of each limit's budget."""
+        """Return the fields of a request: what it spends of each limit's budget."""
         failed = outcome != OK
         spent = {}
         for key, share in ALLOWED.items():
@@ -46,7 +46,9 @@ class Account:
     def points(
         self, names: Mapping[str, str], arm: str, time_ns: int, length_s: float, good: int
     ) -> list[Point]:
-        """The limits, and what the last `length_s` cost, in which `good` requests were answered."""
+        """Return the limits, and what the last `length_s` cost, in which `good` requests were
+        answered.
+        """
         limits = {key: float(one) for key, one in self.slo.items() if key in (*ALLOWED, _ERRORS)}
         points = [Point("slo", names, limits, time_ns)] if limits else []
         if self.usd_per_hour is not None:

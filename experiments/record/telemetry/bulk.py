@@ -18,7 +18,7 @@ _TIMEOUT_S = 60.0
 def deliver(url: str, points: Iterable[Point]) -> int:
     """Write points into an InfluxDB, whose database is made; returns how many there were.
 
-    The same points again change nothing. Raises EnvironmentMissing where it does not take them.
+    The same points again change nothing. Raises EnvironmentMissing if it does not take them.
     """
     count, rest = 0, iter(points)
 

@@ -24,7 +24,9 @@ class Point:
     time_ns: int
 
     def line(self) -> bytes:
-        """The point in line protocol, without the line break. Raises ValueError without fields."""
+        """Return the point in line protocol, without the line break. Raises ValueError without
+        fields.
+        """
         fields = [
             f"{_escape(key, ',= ')}={_field(value)}"
             for key, value in self.fields.items()

@@ -19,8 +19,8 @@ _VERDICTS = {True: "SLO met", False: "SLO missed", None: "SLO undecided"}
 def request_point(
     record: RequestRecord, block: Block, account: Account, *, experiment: str, run: str, t0_ns: int
 ) -> Point:
-    """A request at its intended start, which a record has to 1 us. `t0_ns` is the run's t0 on the
-    wall clock.
+    """Return a request at its intended start, which a record has to 1 us. `t0_ns` is the run's t0
+    on the wall clock.
 
     Its latency is the one that it counts with (`core.statistics.percentiles`): dashboards make
     percentiles of it. A point of the same tags and time would take another's place, so the
@@ -105,7 +105,7 @@ class Annotations:
         self._open: dict[tuple[Any, ...], float] = {}
 
     def point(self, event: Mapping[str, Any]) -> Point:
-        """The next line of events.jsonl."""
+        """Return the next line of events.jsonl."""
         key = tuple(event[name] for name in _EVENT_KEYS)
         time_s = float(event["time_s"])
         closes = event["action"] in ("end", "revert")
@@ -129,7 +129,7 @@ class Annotations:
 def verdict_point(
     names: Mapping[str, str], kind: str, met: bool | None, reasons: Sequence[str], time_ns: int
 ) -> Point:
-    """The result of an arm, or the `run`, by then, as an event of no length."""
+    """Return the result of an arm, or the `run`, by then, as an event of no length."""
     title = f"{kind}: {_VERDICTS[met]}"
     if kind == "run":
         title = "run: nothing against it" if met else "run: not valid"
@@ -138,7 +138,7 @@ def verdict_point(
 
 
 def look_point(names: Mapping[str, str], title: str, text: str, time_ns: int) -> Point:
-    """A look at a run that goes on until it is decided, as an event of no length."""
+    """Return a look at a run that goes on until it is decided, as an event of no length."""
     return _mark(names, "look", title, text, time_ns)
 
 
@@ -155,8 +155,9 @@ def _ms(us: int | None) -> float | None:
 def _grown_ratio(
     now: Mapping[str, Any], before: Mapping[str, Any] | None, above: str, below: str, scale: float
 ) -> float | None:
-    """The growth of `above` for each one that `below` grew; None where that did not grow, or is not
-    known."""
+    """Return the growth of `above` for each one that `below` grew; None if that did not grow, or
+    is not known.
+    """
     if before is None or None in (now[above], now[below], before[above], before[below]):
         return None
     if now[below] <= before[below]:

@@ -25,8 +25,9 @@ class InfluxQuery:
         self._influx.close()
 
     def rows(self, influxql: str) -> list[JsonObject]:
-        """The rows of all series, with their tags and `_measurement`; `time` in ns. Raises
-        EnvironmentMissing."""
+        """Return the rows of all series, with their tags and `_measurement`; `time` in ns. Raises
+        EnvironmentMissing.
+        """
         try:
             found = self._influx.series(influxql, "ns")
         except (httpx.HTTPError, QueryError, ValueError) as error:
@@ -47,7 +48,7 @@ class InfluxQuery:
         ]
 
     def points(self, run: str) -> dict[str, int]:
-        """The points of a run in each measurement: the fullest field counts."""
+        """Return the points of a run in each measurement: the fullest field counts."""
         rows = self.rows(f"SELECT COUNT(*) FROM /.*/ WHERE run = {literal(run)}")
         return {
             row["_measurement"]: max(
@@ -57,7 +58,9 @@ class InfluxQuery:
         }
 
     def hosts(self, experiment: str, *, t0_ns: int, end_ns: int) -> pl.DataFrame:
-        """The hosts.parquet table: the node agents' samples in [t0, end], seconds since t0."""
+        """Return the hosts.parquet table: the node agents' samples in [t0, end], seconds
+        since t0.
+        """
         rows = self.rows(
             f"SELECT * FROM host WHERE experiment = {literal(experiment)}"
             f" AND time >= {t0_ns} AND time <= {end_ns}"
@@ -73,6 +76,6 @@ class InfluxQuery:
 
 
 def literal(text: str) -> str:
-    """A string literal of InfluxQL."""
+    """Return a string literal of InfluxQL."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
     return f"'{escaped}'"

@@ -41,7 +41,7 @@ class Spool:
         self.lines += len(lines)
 
     def head(self, lines_max: int) -> list[bytes]:
-        """The oldest lines; they stay until `advance`."""
+        """Return the oldest lines; they stay until `advance`."""
         result: list[bytes] = []
         if not self.lines:
             return result

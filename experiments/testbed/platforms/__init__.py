@@ -22,8 +22,9 @@ def entries() -> tuple[PlatformEntry, ...]:
 
 
 def entry(name: str) -> PlatformEntry:
-    """The platform called `name`. Raises InputError where there is none: no platform stands in for
-    another, which may cost money."""
+    """Return the platform called `name`. Raises InputError if there is none: no platform stands
+    in for another, which may cost money.
+    """
     if name not in _names():
         raise InputError(
             "--platform",

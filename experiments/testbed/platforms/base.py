@@ -39,17 +39,18 @@ class Platform(Protocol):
     def is_attached(self) -> bool: ...
 
     def check(self) -> None:
-        """Raises EnvironmentMissing where the platform does not answer, or machines of this
-        experiment's name are there that this workspace did not make."""
+        """Raises EnvironmentMissing if the platform does not answer, or machines of this
+        experiment's name are there that this workspace did not make.
+        """
 
     def up(self, tfvars: Path, progress: Progress) -> Inventory:
         """Make the fleet that `tfvars` describes; returns what was made."""
 
     def inventory(self) -> Inventory:
-        """The inventory. Raises EnvironmentMissing where that is not known."""
+        """Return the inventory. Raises EnvironmentMissing if that is not known."""
 
     def identity(self) -> Identity:
-        """The client certificate for the agents' API."""
+        """Return the client certificate for the agents' API."""
 
     def down(self, progress: Progress) -> list[str]:
         """Remove the fleet, then a sweep by label or tag; returns what only the sweep found."""
@@ -58,7 +59,7 @@ class Platform(Protocol):
         """Everything of this experiment that is still there."""
 
     def machine_logs(self, machine: str, lines: int = 20) -> str:
-        """The last lines that the machine printed, so many at most."""
+        """Return the last lines that the machine printed, so many at most."""
 
     def inject(self, kind: str, machine: str) -> None:
         """One of MACHINE_KINDS that is not in `through_agent`."""
@@ -84,8 +85,9 @@ class Platform(Protocol):
         """True if the machine's power is on."""
 
     def cpu_s(self) -> Mapping[str, float]:
-        """CPU seconds so far of each machine that runs on this host; empty where none does, or
-        where that is not known."""
+        """CPU seconds so far of each machine that runs on this host; empty if none does, or
+        where that is not known.
+        """
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,9 @@ class Elsewhere(Protocol):
     def question(self) -> str: ...
 
     def carry_out(self, arguments: Sequence[str], *, results: Path, keep: bool) -> Path:
-        """The run's folder, once it is in `results`, and the fleet is gone unless it is to be kept;
-        `arguments` are further ones of `sparecraft run`."""
+        """Return the run's folder, once it is in `results`, and the fleet is gone unless it is to
+        be kept; `arguments` are further ones of `sparecraft run`.
+        """
 
 
 class FleetRow(TypedDict):
@@ -154,23 +157,24 @@ class PlatformEntry(Protocol):
     def options(self) -> Sequence[Option]: ...
 
     def for_run(self, experiment: str) -> Platform:
-        """The fleet that `sparecraft run` makes, or finds, and measures from here."""
+        """Return the fleet that `sparecraft run` makes, or finds, and measures from here."""
 
     def attached(self, inventory: Inventory, identity: Identity) -> Platform:
-        """The same fleet, of somebody else's. Raises InputError where that is not possible."""
+        """Return the same fleet, of somebody else's. Raises InputError if that is not possible."""
 
     def elsewhere(self, design: Design, given: Given, narrator: Narrator) -> Elsewhere | None:
-        """The run, where it cannot go on here; nothing is made yet."""
+        """Return the run, where it cannot go on here; nothing is made yet."""
 
     def for_up(self, design: Design, given: Given, narrator: Narrator) -> CostEstimate:
-        """The fleet that `sparecraft up` makes; nothing is made yet."""
+        """Return the fleet that `sparecraft up` makes; nothing is made yet."""
 
     def for_down(self, experiment: str, given: Given) -> Platform:
-        """The fleet that `sparecraft down` removes."""
+        """Return the fleet that `sparecraft down` removes."""
 
     def experiments(self) -> list[str]:
-        """The experiments whose fleets `sparecraft down --all` removes. Raises
-        EnvironmentMissing."""
+        """Return the experiments whose fleets `sparecraft down --all` removes. Raises
+        EnvironmentMissing.
+        """
 
     def fleets(self, given: Given) -> list[FleetRow]:
-        """Rows of `sparecraft list`. Raises EnvironmentMissing where nobody answers."""
+        """Rows of `sparecraft list`. Raises EnvironmentMissing if nobody answers."""

@@ -140,7 +140,9 @@ def _goes_on(note: Note) -> bool:
 
 
 def _start_of(pid: int) -> int | None:
-    """The start of a process; None if there is none, or if it has ended and waits to be reaped."""
+    """Return the start of a process; None if there is none, or if it has ended and waits to be
+    reaped.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -162,7 +162,7 @@ class Controller:
         self._bring_in(case, taken)
 
     def _standby(self, case: Case) -> str:
-        """The next machine of the tier's pool; that there is none is an event of its own."""
+        """Return the next machine of the tier's pool; that there is none is an event of its own."""
         pool = self._pools[case.tier]
         try:
             return pool.get(timeout=_POLL_S)

@@ -74,7 +74,9 @@ class Journal:
         self.leave(machine, at)
 
     def crashed_at(self, machine: str) -> float | None:
-        """The time of the machine's crash [monotonic s]; None without an open crash of ours."""
+        """Return the time of the machine's crash [monotonic s]; None without an open crash
+        of ours.
+        """
         with self._guard:
             return self._crashes[machine][1] if machine in self._crashes else None
 

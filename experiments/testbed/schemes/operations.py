@@ -99,7 +99,7 @@ class MachineOperations:
         await_in(arbiter, machine, lambda length_s: self.pause(length_s, machine, stop))
 
     def pause(self, length_s: float, machine: str, stop: threading.Event) -> None:
-        """Wait. Raises BlockEnded where the block ends meanwhile."""
+        """Wait. Raises BlockEnded if the block ends meanwhile."""
         if stop.wait(length_s):
             raise BlockEnded(
                 f"machine {machine}",

@@ -82,7 +82,7 @@ def _names(machines: list[Machine], tier: str, standby: bool) -> list[str]:
 
 
 def watched(design: Design, inventory: Inventory) -> frozenset[str]:
-    """The machines that the scheme's own heartbeats watch: who else does need not."""
+    """Return the machines that the scheme's own heartbeats watch: who else does need not."""
     settings = design.experiment.failover
     if settings is None:
         return frozenset()

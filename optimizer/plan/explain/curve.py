@@ -151,7 +151,7 @@ class Axis:
         return replace(problem, latency_ms_max={**others, **mine})
 
     def reached(self, problem: Problem, path: Path) -> float:
-        """x of a fleet; infinite where the latency model cannot evaluate it."""
+        """x of a fleet; infinite if the latency model cannot evaluate it."""
         if self.is_availability:
             return unavailability_of(path)
         if self.key in ("utilisation", "collision"):

@@ -21,7 +21,7 @@ _CUT = "not decided in time: no fleet was found that fits, and none was proved n
 def hosts_of(
     case: Case, problem: Problem, hosts: Sequence[Host], deadline: Deadline
 ) -> dict[str, object] | None:
-    """`hosts` of plan.json; None where none are stated."""
+    """`hosts` of plan.json; None if none are stated."""
     if not hosts:
         return None
     servers = [server for one in hosts for server in one.servers]

@@ -250,7 +250,7 @@ def _cheapest(found: Solution, spares: Row, copies: Row, remedies: Sequence[Row]
     """Return the cheapest of all measures.
 
     way: spares, replication, plan (cheaper than both: its own mix of them, or other types), remedy,
-    or None where none was found. Of equally cheap ones it is the first of these, and `equal` has
+    or None if none was found. Of equally cheap ones it is the first of these, and `equal` has
     the others that are bought. Spares and copies alone are fleets that the plan might have been:
     beside a proved plan undecided ones are at best as cheap as it, and where there is none, none.
     """

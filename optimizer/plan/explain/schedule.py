@@ -76,7 +76,7 @@ _NONE = "no schedule keeps all limits: the quotas, min_nodes or max_nodes leave 
 def least(problem: HourlyProblem, measure: Measure, deadline: Deadline) -> FoundSchedule:
     """Return the cheapest of the schedules with the least `measure`.
 
-    Raises: OutOfTimeError where the time ends before there are designs.
+    Raises: OutOfTimeError if the time ends before there are designs.
     """
     found = cheapest_schedule(
         problem, measure=measure, limit_s=deadline.left_s(), clock=deadline.clock

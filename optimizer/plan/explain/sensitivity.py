@@ -39,7 +39,7 @@ class Variants(Protocol):
     def changed(self, name: str, factor: float, check: Check = unbounded) -> Problem | None:
         """Return the problem with one input (a key of CHANGES) multiplied by `factor`.
 
-        None where there is no such input, or the factor does not change it.
+        None if there is no such input, or the factor does not change it.
         """
 
 

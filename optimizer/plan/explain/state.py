@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def state_of(case: Case, path: Path) -> dict[str, object] | None:
-    """`state` of plan.json, by tier; None where no tier has data or writes that are planned with.
+    """`state` of plan.json, by tier; None if no tier has data or writes that are planned with.
 
     Shares are of the year, but for `write_share` and `one_share`, which are of the requests.
     `carries_per_s_most`: requests a second at which writes and reads for one certain machine alone

@@ -174,7 +174,7 @@ class Case:
         )
 
     def changed(self, name: str, factor: float, check: Check = unbounded) -> Problem | None:
-        """Return the problem with one input multiplied by `factor`; None where that changes
+        """Return the problem with one input multiplied by `factor`; None if that changes
         nothing.
 
         Parameters: name crash_per_year | failover_s | repair_s | arrival_rate | interference_share
@@ -204,8 +204,9 @@ class Case:
         return replace(self, slo=slo, rates=remedy.with_rates(self.rates))
 
     def percentiles_ms(self, path: Path) -> dict[str, float | None]:
-        """Percentiles of a fleet that the SLO has limits of, about their middle; None where it
-        cannot take the load."""
+        """Percentiles of a fleet that the SLO has limits of, about their middle; None if it
+        cannot take the load.
+        """
         if not self.slo.latency_ms:
             return {}
         try:

@@ -49,7 +49,7 @@ def _copy_mb_per_s(tier: TierFit) -> float | None:
 
 
 def _card_s(tier: TierFit) -> float:
-    """0 where the card has no known rate, or nobody saw what goes over it."""
+    """0 if the card has no known rate, or nobody saw what goes over it."""
     kbit, mbps = tier.card_kbit, tier.spec.nic_mbps
     return 1e-3 * kbit.value / mbps if kbit.value and kbit.sufficient and mbps else 0.0
 

@@ -161,7 +161,7 @@ class CalibratedLatency:
         return DegradedPage(self, degraded)
 
     def degraded(self, path: Path, tier: int, condition: Degraded) -> dict[int, float]:
-        """Percentiles [ms] while `tier` is degraded; infinite where it cannot take the load."""
+        """Percentiles [ms] while `tier` is degraded; infinite if it cannot take the load."""
         stations = list(self._stations(path))
         stations[tier] = _degraded(stations[tier], path[tier], condition)
         try:

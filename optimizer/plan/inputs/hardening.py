@@ -18,7 +18,7 @@ MIXES_MAX = 256  # choices of variants, each a search of its own
 def hardening_of(file: PlanFile, tiers: Sequence[TierDemand]) -> Hardening | None:
     """Return the requested limits and the offered variants; None without integrity.
 
-    Raises: InputError where one of `[slo.integrity]`, `[transient_faults]` and variants lacks the
+    Raises: InputError if one of `[slo.integrity]`, `[transient_faults]` and variants lacks the
     others, for runs that cannot be used, and for more than 256 choices of variants.
     """
     plan, asked, faults = file.stated, file.stated.slo.integrity, file.stated.transient_faults

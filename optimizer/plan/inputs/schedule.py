@@ -99,7 +99,7 @@ class Hours:
 def hourly_problem(
     case: Case, load: Load, stated: DeclaredSchedule | None, path: Path
 ) -> Hours | None:
-    """Return the schedule's problem with the replicas of `path`; None where none is made.
+    """Return the schedule's problem with the replicas of `path`; None if none is made.
 
     Machines with data do not come and go with the hours.
     """

@@ -227,7 +227,7 @@ class _Search:
         return Decided(body, chosen.path, self._distribution(chosen))
 
     def _distrust(self) -> str:
-        """Return the reason not to trust the simulator; empty where there is none."""
+        """Return the reason not to trust the simulator; empty if there is none."""
         if not self._fitted.arms:
             return "the run has one arm, so the simulator was checked on no other"
         if missed := self._fitted.missed:
@@ -246,8 +246,9 @@ class _Search:
         return ""
 
     def _more(self) -> dict[str, int] | None:
-        """Blocks to be measured besides for no interval to be vague; None where nothing, or
-        where no run is long enough."""
+        """Blocks to be measured besides for no interval to be vague; None if nothing, or
+        where no run is long enough.
+        """
         times = self._fitted.times_as_long
         if times <= 1.0 or not math.isfinite(times):
             return None

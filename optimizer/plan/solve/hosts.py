@@ -221,7 +221,7 @@ def _verify(
     memory_mb: Sequence[float],
     servers: Sequence[Server],
 ) -> None:
-    """Raises PlannerError where the places are not those of the fleet, or do not hold it."""
+    """Raises PlannerError if the places are not those of the fleet, or do not hold it."""
     for one, held in zip(servers, places, strict=True):
         fits = sum(v for _, v in held) <= one.cores * (1.0 + _ROUNDING)
         fits &= sum(memory_mb[t] for t, _ in held) <= one.memory_mb * (1.0 + _ROUNDING)

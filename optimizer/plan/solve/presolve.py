@@ -140,7 +140,7 @@ class Bounds:
     least: float
 
     def through(self, t: int, pool: Pool, weight: Floats) -> Floats:
-        """Per option of tier t: least sum over paths through it; infinite where there is none."""
+        """Per option of tier t: least sum over paths through it; infinite if there is none."""
         c = pool.columns
         above = _looked_up(self.before[t], c.upstream)
         below = _looked_up(self.after[t + 1], c.upstream * c.replicas)

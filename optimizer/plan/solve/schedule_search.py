@@ -94,7 +94,7 @@ def cheapest_schedule(
     """Return the schedule of least `measure` that keeps all limits and `caps`, within `limit_s`
     seconds.
 
-    Raises: OutOfTimeError where the time ends while the designs are made.
+    Raises: OutOfTimeError if the time ends while the designs are made.
     """
     deadline = Deadline(limit_s, clock)
     pools = pools_of(problem, measure, deadline, for_cost=measure == USD and not caps)
@@ -237,7 +237,7 @@ def _by_curves(
     problem: HourlyProblem, pools: Sequence[Pool], price: float, measure: Measure
 ) -> Schedule | None:
     """Return the best of few choices of designs of one size, each bought by its screening curve,
-    with machines that run on until their least time is over; None where none keeps the limits.
+    with machines that run on until their least time is over; None if none keeps the limits.
     """
     best: Schedule | None = None
     for factor in _PRICES:

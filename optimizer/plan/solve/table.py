@@ -60,7 +60,7 @@ class Columns:
 
     @property
     def loss(self) -> Floats:
-        """-log of the availability; infinite where there is none."""
+        """-log of the availability; infinite if there is none."""
         with np.errstate(divide="ignore"):
             return -np.log1p(-self.unavailability)
 

@@ -17,7 +17,7 @@ _LABEL = re.compile(r'([a-zA-Z_]+)="([^"]*)"')
 
 
 def exported(host: str) -> str:
-    """The exporter's text; empty where it does not answer.
+    """Return the exporter's text; empty if it does not answer.
 
     Parameters: host, its address on the control network.
     """
@@ -34,7 +34,7 @@ def samples(text: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
 
 
 def look_at_jvm(host: str) -> dict[str, float]:
-    """Heap in use and in all [MB], seconds of collections so far, threads; empty where it does not
+    """Heap in use and in all [MB], seconds of collections so far, threads; empty if it does not
     answer.
 
     Parameters: host, its address on the control network.
@@ -60,7 +60,7 @@ def look_at_jvm_by_page(host: str, port: int) -> dict[str, float]:
 
 
 def read_jvm(text: str) -> dict[str, float]:
-    """The same of the exporter's text."""
+    """Return the same of the exporter's text."""
     found: dict[str, float] = {}
     for name, labels, value in samples(text):
         if name == "jvm_memory_bytes_used" and labels.get("area") == "heap":

@@ -34,7 +34,7 @@ class LeaderFollower(System):
                 raise InputError(f"row {row.name}", expected=expected, got=load.operation)
 
     def led(self, leaders: Sequence[str], followers: Sequence[str]) -> Parts:
-        """The parts, where these are all servers. Raises NotStable."""
+        """Return the parts, where these are all servers. Raises NotStable."""
         if len(leaders) != 1 or len(followers) != len(self.nodes) - 1:
             raise NotStable(
                 "the servers",
@@ -45,7 +45,7 @@ class LeaderFollower(System):
         return {"leader": tuple(leaders), "follower": tuple(followers)}
 
     def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
-        """The first follower that does not limp."""
+        """Return the first follower that does not limp."""
         del row
         return next(name for name in parts["follower"] if name != injected)
 
@@ -66,7 +66,7 @@ class LeaderFollower(System):
         clients.do(task, _MADE_S)
 
     def probe(self, row: Row, operation: str, node: str) -> Task:
-        """A small key's."""
+        """Return a small key's."""
         del row
         target = self.target(node, operation)
         return Task(node, operation, target, 0, _PROBED_BYTES, _PROBED_KEYS)

@@ -15,12 +15,12 @@ _CLIENT = httpx.Client(timeout=_LIMIT_S, trust_env=False)
 
 
 def page(url: str, **asked: str) -> str:
-    """A page as text. Raises HTTPError, also where the server refuses."""
+    """Return a page as text. Raises HTTPError, also where the server refuses."""
     return _CLIENT.get(url, params=asked or None).raise_for_status().text
 
 
 def bean(host: str, port: int, name: str) -> JsonObject:
-    """A bean's attributes; none where there is no such bean, or no answer. As `beans`."""
+    """Return a bean's attributes; none where there is no such bean, or no answer. As `beans`."""
     return next(iter(beans(host, port, name)), {})
 
 

@@ -122,16 +122,18 @@ class Clients:
             )
 
     def open(self, task: Task) -> Lane:
-        """A lane of its own, with its client connected; `go` lets it begin. Raises
-        MeasurementFailed where it cannot be connected, or the process has ended."""
+        """Return a lane of its own, with its client connected; `go` lets it begin. Raises
+        MeasurementFailed where it cannot be connected, or the process has ended.
+        """
         lane = self._open(task)
         if not lane.is_open.wait(_OPEN_S) or lane.ended is not None:
             raise self._failed(f"no connection to {task.target} within {_OPEN_S:g} s")
         return lane
 
     def call(self, task: Task, work: Work) -> Lane:
-        """A lane whose only operation is `work`, which ends soon after its event is set; one that
-        raises a SparecraftError failed."""
+        """Return a lane whose only operation is `work`, which ends soon after its event is set; one
+        that raises a SparecraftError failed.
+        """
         lane = Lane(task, len(self.lanes), work=work)
         self.lanes.append(lane)
         return lane
@@ -145,7 +147,7 @@ class Clients:
             threading.Thread(target=_work, args=(lane, lane.work), name="work", daemon=True).start()
 
     def start(self, task: Task) -> Lane:
-        """A lane that begins as soon as it is connected, whenever that is."""
+        """Return a lane that begins as soon as it is connected, whenever that is."""
         lane = self._open(task)
         self.go(lane)
         return lane
@@ -160,8 +162,9 @@ class Clients:
         return lane
 
     def stop(self, lane: Lane) -> None:
-        """End it, done or not; returns when it is over. Raises MeasurementFailed where it does
-        not end, ClientEnded where the process has."""
+        """End it, done or not; returns when it is over. Raises MeasurementFailed if it does
+        not end, ClientEnded where the process has.
+        """
         if lane.ended is None:
             lane.halt.set()
             if lane.work is None:
@@ -173,13 +176,14 @@ class Clients:
         self.check(lane)
 
     def check(self, lane: Lane) -> None:
-        """Raises ClientEnded where the process has ended, and the lane with it."""
+        """Raises ClientEnded if the process has ended, and the lane with it."""
         if lane.reason == _GONE:
             raise self._failed(_GONE)
 
     def do(self, task: Task, timeout_s: float) -> None:
-        """The whole task. Raises MeasurementFailed where that takes longer, ClientEnded where
-        the process has ended."""
+        """The whole task. Raises MeasurementFailed if that takes longer, ClientEnded where
+        the process has ended.
+        """
         lane = self.start(task)
         if not (lane.wait(timeout_s) and lane.is_done):
             self.stop(lane)
@@ -264,7 +268,7 @@ def command(
     role: Role, generation: str, sources: Sequence[str], opener: str, names: Mapping[str, str],
     folder: Path,
 ) -> tuple[str, ...]:  # fmt: skip
-    """The command of a client, compiled where that was not done before.
+    """Return the command of a client, compiled where that was not done before.
 
     Parameters: role, of whose generation `ci/jars` has the jars; names of machines by address, for
     a resolver that asks nobody; folder to write these to. Raises EnvironmentMissing, DiskFull.
@@ -286,13 +290,15 @@ def command(
 
 
 def _jars(role: Role, generation: str) -> Path:
-    """Those that its image has of this generation; build/ROLE/GENERATION where it has none."""
+    """Return those that its image has of this generation; build/ROLE/GENERATION where it
+    has none.
+    """
     pattern = role.build.get(f"{generation}/lib/")
     return (ROOT / pattern).parent if pattern else _BUILD / role.directory.name / generation
 
 
 def _compiled(jars: Path, sources: Sequence[Path]) -> Path:
-    """The folder of the classes of these sources."""
+    """Return the folder of the classes of these sources."""
     made = hashlib.sha256()
     for path in sources:
         made.update(path.read_bytes())

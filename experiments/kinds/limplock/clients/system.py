@@ -90,19 +90,19 @@ class System(ABC):
 
     @abstractmethod
     def parts(self, row: Row) -> Parts:
-        """The parts of machines now, as the system itself says; every machine has one. A machine
-        that its tier calls has one where the row limps it.
+        """Return the parts of machines now, as the system itself says; every machine has one. A
+        machine that its tier calls has one where the row limps it.
 
-        Raises: NotStable where it is not whole. Bounded in time: a few seconds.
+        Raises: NotStable if it is not whole. Bounded in time: a few seconds.
         """
 
     @abstractmethod
     def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
-        """The machine that the row's operation is asked of."""
+        """Return the machine that the row's operation is asked of."""
 
     @abstractmethod
     def target(self, node: str, operation: str) -> str:
-        """The target that a client needs to ask this machine: an address, say."""
+        """Return the target that a client needs to ask this machine: an address, say."""
 
     @abstractmethod
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
@@ -125,37 +125,40 @@ class System(ABC):
         del clients
 
     def operation(self, row: Row, load: Load, count: int, node: str) -> Task:
-        """The row's operation, or what is asked beside it, as a task of the client."""
+        """Return the row's operation, or what is asked beside it, as a task of the client."""
         del row
         keys = load.keys or count or 1
         size = round(1000 * (load.size_kb or 0.0))
         return Task(node, load.operation, self.target(node, load.operation), count, size, keys)
 
     def probed(self, row: Row, operation: str) -> Sequence[str]:
-        """The machines that a probe of the row is asked of: all of its tier, unless some do not
-        serve it."""
+        """Return the machines that a probe of the row is asked of: all of its tier, unless some do
+        not serve it.
+        """
         del row, operation
         return list(self.nodes)
 
     @abstractmethod
     def probe(self, row: Row, operation: str, node: str) -> Task:
-        """A probe of this machine; `count` 0, as it has no end."""
+        """Return a probe of this machine; `count` 0, as it has no end."""
 
     def opened(self, clients: Clients, row: Row, node: str, count: int) -> Lane:
-        """The row's operation, connected, about to begin. To be replaced where no lane of the
-        client can do it (waiting for a balancing, say): `clients.call` has a function do it."""
+        """Return the row's operation, connected, about to begin. To be replaced where no lane of
+        the client can do it (waiting for a balancing, say): `clients.call` has a function do it.
+        """
         task = self.operation(row, row.workload, count, node)
         return clients.open(replace(task, gap_s=max(task.gap_s, self.gap_s)))
 
     def look(self, node: str) -> Mapping[str, float]:
-        """White-box metrics of a machine now; empty where it does not answer. Bounded in time, by
-        a thread of its own, past the limping card (`Node.control`)."""
+        """White-box metrics of a machine now; empty if it does not answer. Bounded in time, by
+        a thread of its own, past the limping card (`Node.control`).
+        """
         del node
         return {}
 
 
 def adapter_of(directory: Path) -> type[System]:
-    """The adapter in a role's folder, its `SYSTEM`. Raises InputError where there is none."""
+    """Return the adapter in a role's folder, its `SYSTEM`. Raises InputError if there is none."""
     path = (directory / MODULE).resolve()
     found: Any = getattr(module_at(path), "SYSTEM", None)
     if not (isinstance(found, type) and issubclass(found, System)):

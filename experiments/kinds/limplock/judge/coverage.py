@@ -63,7 +63,7 @@ def _parts(arms: Mapping[str, int], asked: Sequence[Row]) -> Iterator[tuple[str,
 
 
 def _describe_shortfall(counts: Mapping[str, int], repeats: int) -> str:
-    """Scenarios with fewer repeats, those of one count together; empty where none has."""
+    """Scenarios with fewer repeats, those of one count together; empty if none has."""
     if not any(counts.values()):
         return _NOTHING
     short: dict[int, list[str]] = {}

@@ -109,7 +109,7 @@ def dose_of(
 def _metric_max(
     metric: str, part: str, faulty: Sequence[Window], whitebox: pl.DataFrame
 ) -> float | None:
-    """The most that machines with this part said of it while the part limped."""
+    """Return the most that machines with this part said of it while the part limped."""
     found = [
         float(value)
         for window in faulty

@@ -65,7 +65,7 @@ def _per_s(asked: pl.DataFrame, window: Window) -> list[float]:
 
 
 def lasting_figures(result: Mapping[str, Any]) -> list[Figure]:
-    """A figure for each row and scenario whose operation went on."""
+    """Return a figure for each row and scenario whose operation went on."""
     found: dict[tuple[str, str, str], list[Course]] = {}
     for one in result.get("courses") or ():
         found.setdefault((one["row"], one["part"], one["scenario"]), []).append(one)

@@ -68,7 +68,7 @@ def probe_findings(
     Parameters: probes as in SCHEMA; fault_s length of each repeat's fault [s]; down_s by repeat and
     node since when it was known to be down until the fault's end [s]; factor from which on a probe
     is slow; judged_share the last part of the fault that counts, in (0, 1].
-    Raises: InputError where the frame is not as SCHEMA says, or a repeat has no length.
+    Raises: InputError if the frame is not as SCHEMA says, or a repeat has no length.
     """
     _check(probes, fault_s)
     found: dict[Stream, list[ProbeFinding]] = {}
@@ -150,7 +150,7 @@ class _Series:
         return tuple(one.seconds for one in halves if one is not None)
 
     def _faulty(self, start: float, end: float) -> Duration | None:
-        """The median of all that was under way in that time."""
+        """Return the median of all that was under way in that time."""
         some = (self._start < end) & (self._end > start)
         return median(self._waits(some, end)) if (some & ~self._error).any() else None
 
@@ -163,7 +163,7 @@ class _Series:
         return min(failing + known, default=None)
 
     def _slow_s(self, limit_s: float, until: float) -> tuple[float, float] | None:
-        """The change of quick to slow probes that errs least, and what lies around it.
+        """Return the change of quick to slow probes that errs least, and what lies around it.
 
         It was after the last quick probe began, and before the first slow one was over the limit.
         """

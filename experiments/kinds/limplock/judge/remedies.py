@@ -87,7 +87,8 @@ def remedies_of(windows: Sequence[Window], reference: str, rule: Rule) -> list[R
 
 
 def ratio(over: Sequence[Duration], under: Sequence[Duration], confidence: float) -> Ratio | None:
-    """The first over the second; None where there are too few to be that sure, or one of no length.
+    """Return the first over the second; None if there are too few to be that sure, or one of no
+    length.
 
     Parameters: over (n,) and under (m,), durations, each of which may be "at least".
     """
@@ -147,7 +148,9 @@ def _price(costs: Ratio | None, rule: Rule) -> Price:
 
 
 def _change(found: Ratio | None, rule: Rule) -> str:
-    """The side of a ratio: above 1, below it, none that is as large as the factor, or open."""
+    """Return the side of a ratio: above 1, below it, none that is as large as the factor,
+    or open.
+    """
     if found is not None and found.low > 1.0:
         return "more"
     if found is None or found.high is None:

@@ -38,7 +38,7 @@ class Metrics:
     def between(
         self, machine: str, metric: str, start_s: float, end_s: float
     ) -> tuple[Floats, Floats]:
-        """Times and values; empty where nothing was told."""
+        """Times and values; empty if nothing was told."""
         times, values = self._series.get((machine, metric), (np.empty(0), np.empty(0)))
         first, last = np.searchsorted(times, (start_s, end_s))
         return times[first:last], values[first:last]
@@ -46,7 +46,7 @@ class Metrics:
     def limit(
         self, machine: str, shown: PageMetric, start_s: float = -np.inf, end_s: float = np.inf
     ) -> float | None:
-        """The largest value of the metric there and then; None where nothing says it."""
+        """Return the largest value of the metric there and then; None if nothing says it."""
         limit = shown.get("limit")
         if not isinstance(limit, str):
             return limit
@@ -160,7 +160,7 @@ def _of_machine(
     told: Metrics,
     judged_share: float,
 ) -> Iterator[Resource]:
-    """Each metric in each scenario."""
+    """Yield each metric in each scenario."""
     bases = later_bases(mine)
     for scenario in dict.fromkeys(window.scenario for window in faulty):
         pairs = [(bases[w.repeat], w) for w in faulty if w.scenario == scenario]
@@ -183,7 +183,7 @@ class _Use:
 def _compare_use(
     shown: PageMetric, name: str, base: Window, window: Window, told: Metrics, judged_share: float
 ) -> _Use | None:
-    """In one repeat; None where the machine told nothing before, or nothing under the fault."""
+    """In one repeat; None if the machine told nothing before, or nothing under the fault."""
     _, calm, _ = _values(shown, name, base, told)
     times, values, limit = _values(shown, name, window, told)
     if not calm.size or not values.size:
@@ -208,7 +208,7 @@ def _values(
 
 
 def _over(shown: PageMetric, scenario: str, seen: Sequence[_Use]) -> Resource:
-    """All repeats of a scenario."""
+    """Return all repeats of a scenario."""
     unit, limits = shown["unit"], [one.limit for one in seen if one.limit is not None]
     return Resource(
         shown["title"], scenario,

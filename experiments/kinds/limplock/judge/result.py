@@ -124,7 +124,7 @@ class RowSummary(TypedDict):
 
 
 def analyse(folder: Path) -> Findings:
-    """The findings of a run's rows, from its files."""
+    """Return the findings of a run's rows, from its files."""
     manifest = manifest_if_any(folder)
     left, windows = read_windows(folder)
     everything = read_table(folder / ASKED_FILE, ASKED)
@@ -166,8 +166,9 @@ def analyse(folder: Path) -> Findings:
 def _scenarios(
     parts: Mapping[Key, Sequence[Window]], spec: Mapping[str, Any]
 ) -> list[tuple[Key, str]]:
-    """Each scenario that was measured, by row as they came and then from the mildest on, as the
-    design has them: each repeat had an order of its own."""
+    """Return each scenario that was measured, by row as they came and then from the mildest on, as
+    the design has them: each repeat had an order of its own.
+    """
     rank = {one.name: k for k, one in enumerate(scenarios_of(spec["severities"], spec["crash"]))}
     return [
         (key, name)
@@ -203,8 +204,9 @@ class _Doses:
 
 
 def told_apart(one: Mapping[str, Any], summary: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A row's label beside its name: its arm where there are several, and the part that
-    limps where several do in it, one after another."""
+    """Return a row's label beside its name: its arm where there are several, and the part that
+    limps where several do in it, one after another.
+    """
     parts = {other["part"] for other in summary if other["row"] == one["row"]}
     arms = {other["arm"] for other in summary}
     return [one["arm"]] * (len(arms) > 1) + [one["part"]] * (len(parts) > 1)
@@ -213,7 +215,7 @@ def told_apart(one: Mapping[str, Any], summary: Sequence[Mapping[str, Any]]) -> 
 def _zones(
     windows: Sequence[Window], search: Mapping[str, Any] | None
 ) -> list[dict[str, object]] | None:
-    """Of a search; None where the design has none."""
+    """Of a search; None if the design has none."""
     return None if search is None else searched(windows, Search.model_validate(search))
 
 
@@ -231,7 +233,7 @@ def _facts(
     mine: Sequence[Window], scenario: str, base: Mapping[int, Window],
     faulty: Mapping[int, Window], left: RunInputs,
 ) -> ScenarioFacts:  # fmt: skip
-    """The runs of a row under a scenario, of which nothing is judged yet.
+    """Return the runs of a row under a scenario, of which nothing is judged yet.
 
     Parameters: mine, all windows of its row; base, of the repeats that have it.
     """
@@ -272,7 +274,7 @@ def _cut(windows: Iterable[Window]) -> int:
 def _remedies(
     windows: Sequence[Window], found: Sequence[Mapping[str, Any]], reference: str | None, rule: Rule
 ) -> list[dict[str, object]] | None:
-    """Of arms that are remedies, each side with its verdicts of node and cluster; None where the
+    """Of arms that are remedies, each side with its verdicts of node and cluster; None if the
     design does not say so.
 
     Parameters: found, the scenarios.
@@ -312,7 +314,7 @@ def _died(window: Window) -> dict[str, float]:
 def measured_of(
     row: Row, base: Mapping[int, Window], faulty: Mapping[int, Window], asked: pl.DataFrame
 ) -> Measured:
-    """A row's repeats as the rule takes them; nodes are called by their parts.
+    """Return a row's repeats as the rule takes them; nodes are called by their parts.
 
     Parameters: base and faulty by repeat; asked, the probes as ASKED. A repeat's base is that of
     all its scenarios: its probes end at second 0, the fault's begin there.
@@ -343,7 +345,7 @@ def measured_of(
 def _probes(
     row: Row, window: Window, asked: pl.DataFrame, repeat: int, zero_s: float
 ) -> pl.DataFrame:
-    """Those that the row has, by what they need of the node that limps in this window."""
+    """Return those that the row has, by what they need of the node that limps in this window."""
     needs = pl.DataFrame(
         [
             (machine, probe.operation, label, probe.needs)
@@ -400,7 +402,7 @@ def _judged(judgement: Judgement) -> dict[str, object]:
 def _summary(
     found: Sequence[JudgedScenario], known: Mapping[str, Row], reference: str | None
 ) -> list[RowSummary]:
-    """Each row of each arm; a crash is beside.
+    """Return each row of each arm; a crash is beside.
 
     Parameters: reference, the release as it is: arms that are remedies beside it are held against
     it, and not against the paper, which had none.

@@ -122,9 +122,9 @@ class Limplock:
 
 
 def judge(measured: Measured, rule: Rule) -> Limplock:
-    """The verdicts of a row.
+    """Return the verdicts of a row.
 
-    Raises: InputError where the probes are not as `probes.SCHEMA` says.
+    Raises: InputError if the probes are not as `probes.SCHEMA` says.
     """
     found = probe_findings(
         measured.probes,
@@ -170,7 +170,7 @@ def _steady(verdict: Verdict, drift: str) -> Verdict:
 
 
 def _dosed(verdict: Verdict, name: Class, dose: Dose | None) -> Verdict:
-    """The verdict, where what was put in is enough for it."""
+    """Return the verdict, where what was put in is enough for it."""
     if dose is None or verdict == "yes" or name not in dose.verdicts:
         return verdict
     if dose.share is None:
@@ -194,7 +194,7 @@ def judge_operation(base: Sequence[Duration], faulty: Sequence[Duration], rule: 
 
 
 def noise(values_s: Sequence[float]) -> float:
-    """The spread of values: their geometric standard deviation."""
+    """Return the spread of values: their geometric standard deviation."""
     return float(np.exp(np.std(np.log(values_s), ddof=1)))
 
 

@@ -65,7 +65,7 @@ class Search(Zones):
             raise refusal(expected, got=f"{self.high:g}", key="high")
 
     def problem_of(self, row: Row) -> tuple[str, str] | None:
-        """The expected and the stated value, where this cannot be done to the row's part."""
+        """Return the expected and the stated value, where this cannot be done to the row's part."""
         if len(row.injected) > 1:
             return "a row of one part", ", ".join(row.injected)
         part = OF_PART[self.axis][0] if self.axis in OF_PART else row.limpware
@@ -75,7 +75,7 @@ class Search(Zones):
         return None
 
     def scenario(self, value: float) -> Scenario:
-        """A value of the axis, as it is done to a machine."""
+        """Return a value of the axis, as it is done to a machine."""
         return Scenario(float(f"{value:.{_DIGITS}g}"), self.axis, self.slower, self.held_s)
 
     def range_words(self) -> str:
@@ -90,14 +90,15 @@ class Search(Zones):
 
 
 def value_of(scenario: str) -> float:
-    """The place of a search's scenario on its axis, by its name."""
+    """Return the place of a search's scenario on its axis, by its name."""
     return float(scenario.split()[0])
 
 
 def relative(base: Window, faulty: Window, rule: Search) -> Duration | None:
-    """The time of an operation in units of its repeat's base, so that a host whose speed drifts
-    makes no zone. None where the base was cut short, whose length is not known, and where the
-    operation was over before its fault was to begin."""
+    """Return the time of an operation in units of its repeat's base, so that a host whose speed
+    drifts makes no zone. None if the base was cut short, whose length is not known, and where
+    the operation was over before its fault was to begin.
+    """
     missed = rule.axis == "start" and faulty.took_s <= value_of(faulty.scenario)
     return (
         None if base.cut or missed else Duration(faulty.took_s / base.took_s, at_least=faulty.cut)
@@ -105,8 +106,9 @@ def relative(base: Window, faulty: Window, rule: Search) -> Duration | None:
 
 
 def searched(windows: Sequence[Window], rule: Search) -> list[dict[str, object]]:
-    """The findings of a run: of each arm the points in order of the axis, the zones, and what a
-    budget left open."""
+    """Return the findings of a run: of each arm the points in order of the axis, the zones, and
+    what a budget left open.
+    """
     return [
         {"arm": arm, "row": row, "part": part, **_summarise(mine, rule)}
         for (arm, row, part), mine in sorted(by_part(windows).items())

@@ -46,7 +46,7 @@ class Slowdown:
 def slowdown(
     base_s: Sequence[float], faulty: Sequence[Duration], confidence: float
 ) -> Slowdown | None:
-    """The slowdown with its bounds; None where there are too few values to be that sure.
+    """Return the slowdown with its bounds; None if there are too few values to be that sure.
 
     Parameters: base_s (n,) float [s] > 0; faulty (m,); confidence of each bound, in (0.5, 1).
     """
@@ -67,7 +67,7 @@ def slowdown(
 
 
 def _rank(n: int, m: int, error: float) -> int:
-    """The largest k with P(U <= k - 1) <= error; 0 if there is none."""
+    """Return the largest k with P(U <= k - 1) <= error; 0 if there is none."""
     orders, below, k = math.comb(n + m, n), 0, 0
     while k < n * m:
         below += _orders_with(k, n, m)
@@ -88,7 +88,8 @@ def _orders_with(u: int, n: int, m: int) -> int:
 
 
 def median(waits: Sequence[Duration]) -> Duration:
-    """The median by Kaplan and Meier, "at least" where too many waits were cut short to have one.
+    """Return the median by Kaplan and Meier, "at least" where too many waits were cut short to have
+    one.
 
     Parameters: waits (n,), n >= 1.
     """

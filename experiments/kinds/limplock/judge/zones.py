@@ -111,7 +111,7 @@ def search(measure: Measure, rule: Zones) -> Searched:
 
 
 def judge_zones(points: Sequence[Point], rule: Zones) -> Searched:
-    """The zones between points that were measured, in order of the axis.
+    """Return the zones between points that were measured, in order of the axis.
 
     The shortest stretches count. One may have points inside where some repeats went one way and
     some the other: then its ends differ, and no two neighbours do.
@@ -161,7 +161,7 @@ def _is_wide(one: Point, other: Point, rule: Zones) -> bool:
 
 
 def _change(one: Point, other: Point) -> float:
-    """Of the medians, the slower over the faster; 1 where the faster is of unknown length."""
+    """Of the medians, the slower over the faster; 1 if the faster is of unknown length."""
     faster, slower = sorted((median(one.waits), median(other.waits)), key=lambda m: m.seconds)
     return 1.0 if faster.at_least else slower.seconds / faster.seconds
 

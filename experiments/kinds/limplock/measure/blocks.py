@@ -105,7 +105,7 @@ class Rows:
         self, wanted: Search, block: Block, row: Row, system: System, clients: Clients,
         watch: Whitebox, value: float,
     ) -> list[Duration]:  # fmt: skip
-        """All repeats of a value; they are numbered through all values of an arm."""
+        """Return all repeats of a value; they are numbered through all values of an arm."""
         scenario, found, cut = wanted.scenario(value), list[Duration](), False
         first = len({one.repeat for one in self._windows if one.arm == block.arm})
         for number in range(first, first + self._testbed.design.experiment.design.repeats):
@@ -129,7 +129,7 @@ class Rows:
         self, block: Block, row: Row, part: str, system: System, clients: Clients,
         watch: Whitebox, scenarios: Sequence[Scenario],
     ) -> list[Window]:  # fmt: skip
-        """The windows of the repeat; none where its parts moved time after time."""
+        """Return the windows of the repeat; none where its parts moved time after time."""
         for _ in range(ATTEMPTS_MAX):
             repeat = Repeat(
                 self._testbed, self._section, block, row, part, system, clients, watch, scenarios,
@@ -150,7 +150,7 @@ class Rows:
         return []
 
     def _drawn(self, block: Block, row: Row, part: str) -> tuple[Scenario, ...]:
-        """The scenarios in an order of this repeat's own."""
+        """Return the scenarios in an order of this repeat's own."""
         seed = self._testbed.design.experiment.design.seed
         return shuffled(self._section.scenarios, seed, row.name, part, block.arm, block.pair)
 
@@ -163,7 +163,7 @@ class Rows:
         return system
 
     def _called(self, arm: str, name: str) -> list[System]:
-        """The tiers that its tier calls: a row may limp one of those."""
+        """Return the tiers that its tier calls: a row may limp one of those."""
         design, tiers = self._testbed.design, self._testbed.design.fleet.tiers
         return [
             self._of_tier(arm, one)

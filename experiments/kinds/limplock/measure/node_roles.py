@@ -21,7 +21,7 @@ class NodeRoles:
 
 
 def assign_roles(row: Row, part: str, system: System) -> NodeRoles:
-    """As the system says now. Raises NotStable where nobody has the part."""
+    """As the system says now. Raises NotStable if nobody has the part."""
     parts = system.parts(row)
     if not parts.get(part):
         got = ", ".join(parts) or "none"

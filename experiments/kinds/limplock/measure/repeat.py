@@ -82,7 +82,8 @@ class Repeat:
     def measure(self) -> None:
         """The whole repeat; of one whose base was cut short nothing but that, for no time could be
         compared with it, and nothing after a fault from which a service does not start again.
-        Raises Moved where its base says nothing of its parts."""
+        Raises Moved if its base says nothing of its parts.
+        """
         with ExitStack() as stack:
             self._begin_probes(stack)
             time.sleep(_PROBES_BEFORE_S)
@@ -208,7 +209,7 @@ class Repeat:
         return self._testbed.tally.planned
 
     def _opened(self, cast: NodeRoles, count: int) -> Lane:
-        """The row's operation, connected before anything limps."""
+        """Return the row's operation, connected before anything limps."""
         lane = self._system.opened(self._clients, self._row, cast.asked, count)
         self.lanes.append((ROW, lane))
         return lane
@@ -237,14 +238,14 @@ class Repeat:
         )
 
     def _done(self, lane: Lane) -> float | None:
-        """When the row's count was done, though it goes on; None where it was not [monotonic s]."""
+        """When the row's count was done, though it goes on; None if it was not [monotonic s]."""
         if lane.task.count or not self._count:
             return lane.ended if lane.is_done else None
         good = [one.end for one in lane.did if one.outcome == "ok"]
         return good[self._count - 1] if len(good) >= self._count else None
 
     def _now(self, cast: NodeRoles) -> NodeRoles:
-        """The parts now; where nobody has them, others than before."""
+        """Return the parts now; where nobody has them, others than before."""
         try:
             return assign_roles(self._row, self._part, self._system)
         except NotStable:
@@ -275,7 +276,7 @@ class Repeat:
     # between windows
 
     def _cast(self) -> NodeRoles:
-        """Raises MeasurementFailed where nobody has the part for too long."""
+        """Raises MeasurementFailed if nobody has the part for too long."""
         look = partial(assign_roles, self._row, self._part, self._system)
         return whole(self._testbed, look, self._section.recover_max_s)
 
@@ -352,8 +353,9 @@ class Repeat:
 
 
 def until_settled(look: Callable[[], Found], limit_s: float) -> Found:
-    """The result of a question, asked again while it is unstable. Raises NotStable after
-    `limit_s`."""
+    """Return the result of a question, asked again while it is unstable. Raises NotStable after
+    `limit_s`.
+    """
     deadline = time.monotonic() + limit_s
     while True:
         try:

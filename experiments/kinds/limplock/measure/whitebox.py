@@ -62,11 +62,11 @@ class Whitebox:
         return self._answered.get(machine)
 
     def table(self) -> pl.DataFrame:
-        """The kept metrics, as WHITEBOX."""
+        """Return the kept metrics, as WHITEBOX."""
         return pl.DataFrame(self._rows, WHITEBOX, orient="row")
 
     def failures(self) -> list[str]:
-        """A line for each machine of which looks failed."""
+        """Return a line for each machine of which looks failed."""
         return [
             f"{machine}: {count} looks at its white-box metrics failed, the last by {error}"
             for machine, (count, error) in dict(self._failed).items()

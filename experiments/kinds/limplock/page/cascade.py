@@ -40,7 +40,7 @@ def slow(one: Scenario) -> list[Mapping[str, Any]]:
 
 
 def steps(times_s: Iterable[float], end_s: float) -> list[tuple[float, int]]:
-    """The number that have come by then, from 0 on to the end: where it changes."""
+    """Return the number that have come by then, from 0 on to the end: where it changes."""
     ordered = sorted(times_s)
     return [(0.0, 0), *((at_s, k) for k, at_s in enumerate(ordered, start=1)),
             (end_s, len(ordered))]  # fmt: skip

@@ -56,7 +56,9 @@ class _Panel:
 
 
 def slowdown_figure(result: Mapping[str, Any]) -> Figure:
-    """Each scenario's slowdown with its interval, on a log axis, a graph a row; arms by colour."""
+    """Return each scenario's slowdown with its interval, on a log axis, a graph a row; arms by
+    colour.
+    """
     scenarios, arms = result["scenarios"], result["arms"]
     known = [one for one in scenarios if one["slowdown"]]
     order = list(dict.fromkeys(label(one["scenario"]) for one in scenarios))
@@ -203,7 +205,7 @@ def _names(course: Sequence[Window], asked: pl.DataFrame, told: pl.DataFrame) ->
 
 
 def _node_words(first: Window, name: str, limping: Collection[str]) -> str:
-    """A machine's role at the course's begin, and its limping."""
+    """Return a machine's role at the course's begin, and its limping."""
     at_first = f"at first {first.labels[name]}" if name in first.labels else ""
     return ", ".join(filter(None, [at_first, "limps" * (name in limping)])) or "of no part"
 
@@ -320,7 +322,7 @@ def _panel(
 
 
 def _lines(rows: Rows, x: Any, y: Any) -> list[Any]:
-    """A layer for each kind of line."""
+    """Return a layer for each kind of line."""
     kinds = [kind for kind in DASHES if any(row["kind"] == kind for row in rows)]
     return [
         marks.line(

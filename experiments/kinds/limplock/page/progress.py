@@ -59,7 +59,7 @@ class ReadMarks:
 
 
 def read_log(path: Path, t0_s: float) -> ReadMarks:
-    """The lines of a client; nothing of one that has no log.
+    """Return the lines of a client; nothing of one that has no log.
 
     Parameters: t0_s, the run's second 0 on the client's clock. Times are the run's.
     """
@@ -77,7 +77,9 @@ def read_log(path: Path, t0_s: float) -> ReadMarks:
 
 
 def mark_of(line: str) -> Mark | None:
-    """The values of a whole line, with its end; None of a damaged one. Time is the client's."""
+    """Return the values of a whole line, with its end; None of a damaged one. Time is the
+    client's.
+    """
     if found := _OVER.fullmatch(line):
         return Mark(int(found[1]) / 1e9, found[2], {}, over=found[3] == "succeeded")
     if not (found := _PROGRESS.fullmatch(line)):
@@ -121,7 +123,7 @@ class Course:
 
 
 def course_of(window: Window, marks: Iterable[Mark]) -> Course:
-    """The lines of this window, of all that its arm's client told."""
+    """Return the lines of this window, of all that its arm's client told."""
     inside = (mark for mark in marks if window.start_s <= mark.time_s <= window.end_s)
     return Course(
         window, tuple(replace(mark, time_s=mark.time_s - window.start_s) for mark in inside)

@@ -20,12 +20,14 @@ _HEAD = (
 
 
 def remedy_table(found: Sequence[Found]) -> Table:
-    """A line for each row, part, remedy and severity, with bounds and the repeats themselves."""
+    """Return a line for each row, part, remedy and severity, with bounds and the repeats
+    themselves.
+    """
     return Table("remedy-table", "Which setting heals it", _HEAD, tuple(map(_line, found)))
 
 
 def remedy_lines(found: Sequence[Found]) -> Table:
-    """The same without what stands below, for a terminal."""
+    """Return the same without what stands below, for a terminal."""
     table = remedy_table(found)
     bare = (tuple(dataclasses.replace(cell, about="") for cell in row) for row in table.rows)
     return dataclasses.replace(table, rows=tuple(bare))
@@ -48,7 +50,7 @@ def _line(one: Found) -> tuple[Cell, ...]:
 
 
 def _limplock(without: Found, remedy: Found, name: str) -> Cell:
-    """The verdict without the remedy, and the one with it: `yes to no`."""
+    """Return the verdict without the remedy, and the one with it: `yes to no`."""
     before, after = (side.get(name, "") for side in (without, remedy))
     # of a run before they were beside: ""
     return verdict_cell(after, before=before) if before and after else named(MISSING)
@@ -61,7 +63,7 @@ def _slowdown(side: Found) -> Cell:
 
 
 def _judged(word: str, found: Found | None, about: str) -> Cell:
-    """The word, the ratio, its bounds, and what they are of."""
+    """Return the word, the ratio, its bounds, and what they are of."""
     middle = ""
     if found is not None:
         middle, about = _middle(found), f"{bounds(found)}; {about}"
@@ -70,7 +72,7 @@ def _judged(word: str, found: Found | None, about: str) -> Cell:
 
 
 def _middle(found: Found) -> str:
-    """The median, as far as it is known where waits were cut short; "" where nothing is."""
+    """Return the median, as far as it is known where waits were cut short; "" where nothing is."""
     least, most = found["least"], found["most"]
     if most is None:
         return f"at least {factor(least)}" if least else ""

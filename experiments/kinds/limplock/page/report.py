@@ -77,14 +77,14 @@ def write_page(folder: Path) -> Path:
 
 
 def scale_words(left: RunInputs) -> str:
-    """The share of all rows, or of each."""
+    """Return the share of all rows, or of each."""
     if set(left.scales.values()) <= {left.scale}:
         return plain(left.scale)
     return ", ".join(f"{row} {plain(scale)}" for row, scale in left.scales.items())
 
 
 def headline(result: Mapping[str, Any]) -> str:
-    """The rows with limplock beside the paper's verdict; of a search, its zones."""
+    """Return the rows with limplock beside the paper's verdict; of a search, its zones."""
     if result.get("zones") is not None:
         return zone_words(result["zones"])
     rows = result["rows"]
@@ -103,7 +103,7 @@ def headline(result: Mapping[str, Any]) -> str:
 
 
 def _name(result: Mapping[str, Any], one: Mapping[str, Any]) -> str:
-    """A row, and what tells it apart where that is not enough."""
+    """Return a row, and what tells it apart where that is not enough."""
     told = told_apart(one, result["rows"])
     return f"{one['row']} ({', '.join(told)})" if told else str(one["row"])
 
@@ -126,7 +126,7 @@ def summary_table(result: Mapping[str, Any]) -> Table:
 
 
 def _slowed(result: Mapping[str, Any], one: Mapping[str, Any]) -> Cell:
-    """The largest of its severities, the paper's below."""
+    """Return the largest of its severities, the paper's below."""
     key = ("arm", "row", "part")
     mine = [
         scenario["slowdown"]
@@ -151,7 +151,7 @@ def _workload(one: Mapping[str, Any]) -> str:
 
 
 def _paper(one: Mapping[str, Any], key: str, unit: str = "") -> str:
-    """The paper's verdict; nothing of a row that it has not."""
+    """Return the paper's verdict; nothing of a row that it has not."""
     return "" if one["paper"] is None else f"paper {plain(one['paper'][key])}{unit}"
 
 
@@ -161,7 +161,7 @@ def _verdict(ours: str, paper: str, agrees: bool | None) -> Cell:
 
 
 def scenario_table(result: Mapping[str, Any]) -> Table:
-    """Each scenario's slowdown with its interval, and what it led to."""
+    """Return each scenario's slowdown with its interval, and what it led to."""
     rows = tuple(
         (
             named(f"{_name(result, one)}, {label(one['scenario'])}"),
@@ -245,7 +245,7 @@ def _dosed(dose: Mapping[str, Any]) -> str:
 
 
 def stream_table(result: Mapping[str, Any]) -> Table | None:
-    """The result of each probe."""
+    """Return the result of each probe."""
     rows = tuple(
         (
             named(f"{_name(result, one)}, {label(one['scenario'])}"),
@@ -278,7 +278,7 @@ def print_result(result: Mapping[str, Any], console: Console, page: Path) -> Non
 
 
 def _in_one(table: Table) -> Table:
-    """The text of a cell, with what stands below it on the page."""
+    """Return the text of a cell, with what stands below it on the page."""
     rows: Sequence[tuple[Cell, ...]] = [
         tuple(
             dataclasses.replace(

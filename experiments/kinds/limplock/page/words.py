@@ -17,13 +17,13 @@ Found = Mapping[str, Any]
 
 
 def verdict_cell(verdict: str, about: str = "", before: str = "") -> Cell:
-    """A verdict of limplock with its colour; `yes to no` after another one."""
+    """Return a verdict of limplock with its colour; `yes to no` after another one."""
     text = " to ".join(_SHORT.get(word, word) for word in (before, verdict) if word)
     return Cell(text, numeric=False, mood=_MOODS[verdict], about=about)
 
 
 def slowed(found: Found | None, key: str = "factor") -> str:
-    """A ratio: `at least 3.10 ×`."""
+    """Return a ratio: `at least 3.10 ×`."""
     if found is None:
         return MISSING
     return f"{'at least ' if found['at_least'] else ''}{factor(found[key])}"

@@ -106,7 +106,7 @@ def _between(one: Searched, ends: Sequence[float]) -> str:
 
 
 def zone_words(found: Sequence[Searched]) -> str:
-    """The first sentence of such a page."""
+    """Return the first sentence of such a page."""
     said = [
         f"{_between(one, (zone['low'], zone['high']))} ({factor(zone['ratio']['low'])} or more "
         f"{'slower' if zone['worse'] else 'faster'}, {one['row']}, {one['arm']})"

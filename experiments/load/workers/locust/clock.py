@@ -35,7 +35,7 @@ class Offset:
 
 
 def offset_of(exchanges: Sequence[Exchange], *, same_clock: bool) -> Offset:
-    """The offset by the quickest exchange.
+    """Return the offset by the quickest exchange.
 
     Parameters: exchanges, at least one; same_clock whether both say that they run on one kernel.
     It is believed if the exchanges allow it (a container can have a clock of its own): then the

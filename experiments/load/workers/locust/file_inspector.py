@@ -34,7 +34,7 @@ _METHODS = {"get", "post", "put", "patch", "delete", "head", "options", "request
 
 
 def found_in(path: Path) -> dict[str, object]:
-    """All that is found in a Locust file, which is imported for it."""
+    """Return all that is found in a Locust file, which is imported for it."""
     guard = TargetGuard()
     guard.watch()
     said: dict[str, object] = {"locust": locust.__version__}
@@ -71,7 +71,7 @@ def _user(name: str, one: type[User]) -> dict[str, object]:
 
 
 def _waits(one: type, base: type) -> Iterator[str]:
-    """The name of the function that made its wait_time: between, constant_pacing, its own."""
+    """Yield the name of the function that made its wait_time: between, constant_pacing, its own."""
     made = one.__dict__.get("wait_time") or next(
         (kind.__dict__["wait_time"] for kind in one.__mro__ if "wait_time" in kind.__dict__), None
     )
@@ -130,7 +130,7 @@ def _is_client(node: ast.expr) -> bool:
 
 
 def _literal(node: ast.expr) -> str:
-    """The text that a URL begins with; empty where its host is not in it whole."""
+    """Return the text that a URL begins with; empty if its host is not in it whole."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.BinOp):
@@ -142,7 +142,7 @@ def _literal(node: ast.expr) -> str:
 
 
 def _begun(text: str) -> str:
-    """The text of which more follows: its host is whole where its path has begun."""
+    """Return the text of which more follows: its host is whole where its path has begun."""
     return text if "/" in text.partition("://")[2] else ""
 
 

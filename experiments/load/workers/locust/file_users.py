@@ -144,7 +144,7 @@ class FileUsers:
         self._blocked_s = START_S  # while it is imported
 
     def carry_out(self) -> int:
-        """The exit code: 0, whatever the answers were; 1 where it ended early."""
+        """Return the exit code: 0, whatever the answers were; 1 if it ended early."""
         error: str | None = None
         watch = gevent.spawn(self._loop.watch_forever)
         beat = gevent.spawn(self._beat_forever)
@@ -174,7 +174,7 @@ class FileUsers:
         return 1 if error else 0
 
     def _start(self) -> Environment:
-        """The file, imported, and its users, each with its on_start."""
+        """Return the file, imported, and its users, each with its on_start."""
         end_s = time.monotonic() + START_S
         load = self._plan.load
         random.seed(repr(self._plan.offsets_s[:1]))  # equal arrivals, equal choices of tasks

@@ -18,7 +18,7 @@ def load_file(path: Path) -> tuple[dict[str, type[User]], list[LoadTestShape]]:
 
 
 def error_place(path: Path, error: BaseException) -> tuple[int, str]:
-    """The line of the file at which it failed (0: none), and the error in a line."""
+    """Return the line of the file at which it failed (0: none), and the error in a line."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return error.lineno or 0, text

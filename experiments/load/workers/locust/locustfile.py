@@ -75,7 +75,7 @@ class OpenLoopUser(User):
         raise StopUser
 
     def _when(self) -> tuple[float, float]:
-        """The run's t0 on the monotonic clock, and the block's start after it."""
+        """Return the run's t0 on the monotonic clock, and the block's start after it."""
         if not self.control.attached:
             return time.monotonic(), START_AFTER_S
         message = self.control.hear()

@@ -70,12 +70,12 @@ class Member:
         return self.priority is not None and self.offset is not None
 
     def measured_offset(self) -> Offset:
-        """The offset by the exchanges since the last call."""
+        """Return the offset by the exchanges since the last call."""
         exchanges, self.exchanges = self.exchanges, []
         return offset_of(exchanges, same_clock=self.kernel == kernel())
 
     def use(self) -> dict[str, object]:
-        """The facts that the run keeps about it."""
+        """Return the facts that the run keeps about it."""
         told = self.finished or {}
         return {
             "worker": self.number,

@@ -276,7 +276,7 @@ class OpenLoop(Arrivals):
         return answer.done_s if answer.outcome == OK else None
 
     def _request(self, url: str, operation: Operation) -> tuple[Any, Any]:
-        """The request of an operation, and the text that its answer must contain."""
+        """Return the request of an operation, and the text that its answer must contain."""
         if operation.http is not None:
             return operation.http, b""
         return self._clients[url].request(operation.request), operation.check.encode()

@@ -38,5 +38,5 @@ class PlanRunner:
         return {"launched": launched, "recorded": recorded, "unfinished": launched - recorded}
 
     def cpu(self) -> dict[str, float]:
-        """The share of a core that it took."""
+        """Return the share of a core that it took."""
         return self._cpu.values() if self._cpu else {}

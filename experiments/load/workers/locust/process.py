@@ -58,7 +58,7 @@ class CpuUse:
             self._marks.append((time.monotonic(), time.process_time()))
 
     def values(self) -> dict[str, float]:
-        """The mean until now, and the most of any second."""
+        """Return the mean until now, and the most of any second."""
         marks = [*self._marks, (time.monotonic(), time.process_time())]
         shares = [
             (cpu_s - cpu_before_s) / (at_s - before_s)
@@ -86,7 +86,7 @@ class Control:
                 self._socket = None
 
     def hear(self) -> JsonObject | None:
-        """The next message, or None when the runner is gone."""
+        """Return the next message, or None when the runner is gone."""
         assert self._lines is not None
         try:
             line = self._lines.readline()

@@ -43,7 +43,7 @@ Record = Callable[[TaskRun, str, float, Answer], None]
 
 
 def outcome_of(error: Any, status: int) -> str:
-    """The outcome in our words of what Locust counts as good (no error) or failed."""
+    """Return the outcome in our words of what Locust counts as good (no error) or failed."""
     if error is None:
         return "ok"
     if isinstance(error, _NO_CONNECTION_IN_TIME):
@@ -125,7 +125,7 @@ class RequestEvents:
         self._record(run, self._bounded_name(f"{request_type} {name}"), sent_s, answer)
 
     def _bounded_name(self, name: str) -> str:
-        """The name, or that of all others where there are too many."""
+        """Return the name, or that of all others where there are too many."""
         name = name[:NAME_MAX]
         if name not in self._names:
             if len(self._names) >= NAMES_MAX:
@@ -156,7 +156,7 @@ def limit_requests(events: RequestEvents, connect_s: float, response_s: float) -
 
 
 def _limited(call: Callable[..., Any], limit_s: float, error: type[Exception]) -> Any:
-    """The same call; what is not whole at the limit fails as Locust's clients know it."""
+    """Return the same call; what is not whole at the limit fails as Locust's clients know it."""
 
     @functools.wraps(call)
     def limited(*given: Any, **options: Any) -> Any:
@@ -167,7 +167,7 @@ def _limited(call: Callable[..., Any], limit_s: float, error: type[Exception]) -
 
 
 def _watched(events: RequestEvents, call: Callable[..., Any]) -> Any:
-    """The same call; a request under way in a task that is ended counts."""
+    """Return the same call; a request under way in a task that is ended counts."""
 
     @functools.wraps(call)
     def watched(session: Any, method: Any, url: Any, *given: Any, **options: Any) -> Any:

@@ -21,7 +21,9 @@ from experiments.load.tls import PlanTls, context_of
 
 
 def hosts_of(plan: LoadPlan) -> list[str]:
-    """The URLs that users are given in turn: a service's by its name, a fleet's by address."""
+    """Return the URLs that users are given in turn: a service's by its name, a fleet's by
+    address.
+    """
     urls = [url.rstrip("/") for urls in plan.entries.values() for url in urls]
     if plan.target is None:
         return urls
@@ -57,7 +59,7 @@ def check_certificates(tls: PlanTls) -> None:
 
 
 def _with(call: Callable[..., Any], told: Mapping[str, Any]) -> Any:
-    """The same call with these options, whatever it is given."""
+    """Return the same call with these options, whatever it is given."""
 
     @functools.wraps(call)
     def always(*given: Any, **options: Any) -> Any:

@@ -18,7 +18,9 @@ from experiments.load.plan import LoadPlan
 
 
 def share(plan: LoadPlan, worker: int, workers: int) -> LoadPlan:
-    """The share of worker `worker` of `workers`, with only the operations that it asks for."""
+    """Return the share of worker `worker` of `workers`, with only the operations that it
+    asks for.
+    """
     in_flight, more = divmod(plan.load.max_in_flight, workers)
     load = plan.load.model_copy(
         update={

@@ -34,7 +34,7 @@ class TargetGuard:
         sys.addaudithook(self._hook)
 
     def words(self) -> str:
-        """The hosts that were asked, each with how often; empty where none was."""
+        """Return the hosts that were asked, each with how often; empty if none was."""
         return ", ".join(
             f"{host} ({count} time{'s' * (count != 1)})"
             for host, count in self.asked.most_common(5)

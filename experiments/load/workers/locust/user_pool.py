@@ -80,7 +80,7 @@ class Seat:
 
 
 def current_seat() -> Seat | None:
-    """The seat of the user in whose greenlet, or one that it has spawned, this is called."""
+    """Return the seat of the user in whose greenlet, or one that it has spawned, this is called."""
     found = getattr(gevent.getcurrent(), "spawn_tree_locals", None) or {}
     seat = found.get(_SEAT)
     return seat if isinstance(seat, Seat) else None

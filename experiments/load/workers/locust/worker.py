@@ -133,7 +133,7 @@ class ShareUser(User):
 def run_worker(host: str, port: int, connect_timeout_s: float) -> int:
     """Carry out one share for the master there; the exit code.
 
-    Raises: EnvironmentMissing where no master answers in time.
+    Raises: EnvironmentMissing if no master answers in time.
     """
     environment = Environment(user_classes=[ShareUser], events=events)
     runner = _connected(environment, host, port, connect_timeout_s)

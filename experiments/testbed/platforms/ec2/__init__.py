@@ -62,7 +62,7 @@ class _Ec2:
     options = OPTIONS
 
     def for_run(self, experiment: str) -> Platform:
-        """The fleet that `sparecraft up` made, from its first load machine."""
+        """Return the fleet that `sparecraft up` made, from its first load machine."""
         from experiments.testbed.platforms.ec2.attached import AttachedFleet
 
         return AttachedFleet(experiment)
@@ -102,20 +102,20 @@ class _Ec2:
         return offer(design, rented, given, narrator)
 
     def for_down(self, experiment: str, given: Given) -> Platform:
-        """The fleet, from wherever there are credentials."""
+        """Return the fleet, from wherever there are credentials."""
         from experiments.testbed.platforms.ec2 import platform
 
         return platform.Ec2Platform(experiment, given["region"])
 
     def experiments(self) -> list[str]:
-        """The fleets that were made here."""
+        """Return the fleets that were made here."""
         from experiments.testbed.platforms.ec2.platform import STACK
         from experiments.testbed.platforms.terraform import stated
 
         return stated(STACK)
 
     def fleets(self, given: Given) -> list[FleetRow]:
-        """The resources with our tags in one region of the account."""
+        """Return the resources with our tags in one region of the account."""
         from experiments.testbed.platforms.ec2.aws import Aws
         from experiments.testbed.platforms.ec2.resources import fleets
 

@@ -54,7 +54,7 @@ class AttachedFleet(Ec2Machines):
         """Nothing: the fleet was handed over."""
 
     def up(self, tfvars: Path, progress: Progress) -> Inventory:
-        """The fleet as it is. Raises EnvironmentMissing where it is not the one of `tfvars`."""
+        """Return the fleet as it is. Raises EnvironmentMissing if it is not the one of `tfvars`."""
         asked = check(read_tfvars(tfvars), Fleet).machine_names
         missing = sorted(set(asked) - {one.name for one in self.inventory().machines})
         if missing:
@@ -68,11 +68,11 @@ class AttachedFleet(Ec2Machines):
         return self.inventory()
 
     def inventory(self) -> Inventory:
-        """The inventory."""
+        """Return the inventory."""
         return self._handed.fleet
 
     def identity(self) -> Identity:
-        """The client certificate for the agents' API."""
+        """Return the client certificate for the agents' API."""
         return self._handed.identity
 
     def down(self, progress: Progress) -> list[str]:

@@ -99,7 +99,7 @@ class Aws:
         self._clients: dict[str, object] = {}
 
     def client(self, service: str) -> Any:
-        """The service's client in this region."""
+        """Return the service's client in this region."""
         if service not in self._clients:
             made = self._session.client(service, region_name=self.region, config=_CONFIG)
             self._clients[service] = made
@@ -111,7 +111,7 @@ class Aws:
             return getattr(self.client(service), operation)(**arguments)
 
     def pages(self, service: str, operation: str, key: str, **arguments: Any) -> list[Any]:
-        """The entries under `key` of all pages of a listing. Raises as `call` does."""
+        """Return the entries under `key` of all pages of a listing. Raises as `call` does."""
         with answering(f"{service} {operation}", self.region):
             client = self.client(service)
             if not client.can_paginate(operation):
@@ -126,7 +126,9 @@ class Aws:
             getattr(self.client("s3"), operation)(*arguments)
 
     def link(self, operation: str, bucket: str, key: str, valid_s: int) -> str:
-        """A URL with which whoever has it does `operation` on one object, with our rights."""
+        """Return a URL with which whoever has it does `operation` on one object, with our
+        rights.
+        """
         # By path, so that the host is the region's: a new bucket's own name leads elsewhere first.
         by_path = Config(signature_version="s3v4", s3={"addressing_style": "path"})
         client = self._session.client("s3", region_name=self.region, config=by_path)
@@ -134,7 +136,7 @@ class Aws:
         return str(client.generate_presigned_url(operation, Params=asked, ExpiresIn=valid_s))
 
     def account(self) -> str:
-        """The owner of these credentials. Raises EnvironmentMissing where there are none."""
+        """Return the owner of these credentials. Raises EnvironmentMissing if there are none."""
         return str(self.call("sts", "get_caller_identity")["Account"])
 
 

@@ -77,7 +77,9 @@ class Bill:
 
 
 def planned_machines(plan: Mapping[str, Any]) -> tuple[Rented, ...]:
-    """The machines of `terraform show -json`: instances, and those that groups will keep alive."""
+    """Return the machines of `terraform show -json`: instances, and those that groups will keep
+    alive.
+    """
     resources = list(_resources(plan["planned_values"]["root_module"]))
     templates = {
         one.get("index"): one["values"] for one in resources if one["type"] == "aws_launch_template"

@@ -33,7 +33,7 @@ _OWN = ("region", "ttl_hours", "expires", "spot", "usd_per_hour")  # what `up` i
 
 
 def offer(design: Design, platform: Ec2Platform, given: Given, narrator: Narrator) -> CostEstimate:
-    """The fleet with its price, which is shown; `platform` is ready to make it."""
+    """Return the fleet with its price, which is shown; `platform` is ready to make it."""
     now = datetime.now(UTC)
     wanted = rental_request(platform, given["ttl_hours"], given["spot"], given["var"] or [], now)
     rental, bill = _priced(design, platform, narrator, wanted, given["book"] or "ec2")
@@ -77,7 +77,7 @@ def within(bill: Bill, max_usd: float | None, planned_s: float | None) -> None:
 def rental_request(
     platform: Ec2Platform, ttl_hours: float | None, spot: bool, variables: list[str], now: datetime
 ) -> Rental:
-    """The request, not yet priced. Of a fleet that is up, what is not said anew stays."""
+    """Return the request, not yet priced. Of a fleet that is up, what is not said anew stays."""
     kept = platform.stack.variables if platform.stack.state_resources() else {}
     more = {name: value for name, value in kept.items() if name not in _OWN}
     more |= _variables(variables, platform.stack.declared())
@@ -112,7 +112,7 @@ def _variables(given: list[str], declared: set[str]) -> JsonObject:
 def _priced(
     design: Design, platform: Ec2Platform, narrator: Narrator, wanted: Rental, book: str
 ) -> tuple[Rental, Bill]:
-    """The same with prices, and what it costs, shown."""
+    """Return the same with prices, and what it costs, shown."""
     with narrator.step("Planning (terraform plan)"):
         platform.check()
         machines = planned_machines(platform.planned(design.directory / "fleet.tfvars", wanted))

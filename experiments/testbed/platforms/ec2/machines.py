@@ -118,12 +118,12 @@ class Ec2Machines:
         )
 
     def runner(self) -> str:
-        """The id of the first load machine, or in brackets that there is none."""
+        """Return the id of the first load machine, or in brackets that there is none."""
         found = self._load_machines()
         return found[min(found)] if found else "(no load machine)"
 
     def load_helpers(self) -> int:
-        """The load machines but the first, which is the runner."""
+        """Return the load machines but the first, which is the runner."""
         return max(0, len(self._load_machines()) - 1)
 
     def cpu_s(self) -> Mapping[str, float]:
@@ -175,7 +175,7 @@ class Ec2Machines:
             time.sleep(min(_POLL_S, timeout_s))
 
     def _not_up(self, machines: Collection[str]) -> dict[str, str]:
-        """The console of each machine whose checks have not passed."""
+        """Return the console of each machine whose checks have not passed."""
         newest = dict[str, TaggedResource]()
         for one in resources.instances(self.aws, self.experiment):
             newest.setdefault(one.tags.get(resources.MACHINE, ""), one)
@@ -201,8 +201,9 @@ class Ec2Machines:
         return seen
 
     def machine_logs(self, machine: str, lines: int = 20) -> str:
-        """The console's last lines, so many at most, or in brackets why there are none; raises
-        nothing, for it is shown where something has gone wrong already."""
+        """Return the console's last lines, so many at most, or in brackets why there are none;
+        raises nothing, for it is shown where something has gone wrong already.
+        """
         try:
             one = self._one(machine)
             said = self._console(one.id)

@@ -101,11 +101,11 @@ class Ec2Platform(Ec2Machines):
         return inventory
 
     def inventory(self) -> Inventory:
-        """The resources of the state."""
+        """Return the resources of the state."""
         return self.stack.inventory()
 
     def identity(self) -> Identity:
-        """The client certificate for the agents' API."""
+        """Return the client certificate for the agents' API."""
         return self.stack.identity()
 
     def down(self, progress: Progress) -> list[str]:

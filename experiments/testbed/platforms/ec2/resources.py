@@ -76,7 +76,9 @@ def find(aws: Aws, experiment: str | None = None) -> list[TaggedResource]:
 
 
 def outlived(found: Iterable[TaggedResource], now: datetime) -> list[TaggedResource]:
-    """The resources of experiments whose time is over: the latest of their `expires` is past."""
+    """Return the resources of experiments whose time is over: the latest of their `expires` is
+    past.
+    """
     things = list(found)
     ends = dict[str, datetime]()
     for one in things:
@@ -86,7 +88,7 @@ def outlived(found: Iterable[TaggedResource], now: datetime) -> list[TaggedResou
 
 
 def fleets(aws: Aws) -> list[FleetRow]:
-    """The resources with our tags, a row for each experiment."""
+    """Return the resources with our tags, a row for each experiment."""
     found = find(aws)
     rows: list[FleetRow] = []
     for name in sorted({one.experiment for one in found}):

@@ -38,8 +38,9 @@ class Shell:
         self._instance = instance
 
     def ask(self, words: Sequence[str], *, timeout_s: float = 60.0) -> JsonObject:
-        """The answer of `remote_runner.py` to `words`. Raises Failed where it says so,
-        EnvironmentMissing where there is no answer within `timeout_s`, or none of AWS."""
+        """Return the answer of `remote_runner.py` to `words`. Raises Failed if it says so,
+        EnvironmentMissing where there is no answer within `timeout_s`, or none of AWS.
+        """
         command = shlex.join([*PROGRAM, *words])
         sent = self._aws.call(
             "ssm",
@@ -60,7 +61,7 @@ class Shell:
         raise self._failure(words[0], f"{done['Status']}: {said.strip()[-2000:]}", kind)
 
     def await_answer(self, words: Sequence[str], timeout_s: float) -> JsonObject:
-        """The same, from a machine that may still be installing what answers."""
+        """Return the same, from a machine that may still be installing what answers."""
         until = time.monotonic() + timeout_s
         while True:
             try:

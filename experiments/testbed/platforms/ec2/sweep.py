@@ -163,7 +163,7 @@ def _address(aws: Aws, identifier: str) -> None:
 
 
 def _plain(operation: str, argument: str, *, several: bool = False) -> _Remover:
-    """A kind that one call removes."""
+    """Return a kind that one call removes."""
 
     def remove_one(aws: Aws, identifier: str) -> None:
         aws.call("ec2", operation, **{argument: [identifier] if several else identifier})

@@ -53,18 +53,18 @@ class _Hosts:
         return CostEstimate(_platform(design.fleet.experiment, given["hosts"]), _where)
 
     def for_down(self, experiment: str, given: Given) -> Platform:
-        """The same fleet."""
+        """Return the same fleet."""
         return _platform(experiment, given.get("hosts"))  # watch has no such option
 
     def experiments(self) -> list[str]:
-        """The fleets that were made from here."""
+        """Return the fleets that were made from here."""
         from experiments.testbed.platforms.hosts.platform import STACK
         from experiments.testbed.platforms.terraform import stated
 
         return stated(STACK)
 
     def fleets(self, given: Given) -> list[FleetRow]:
-        """The fleets that were made from here."""
+        """Return the fleets that were made from here."""
         del given
         rows: list[FleetRow] = []
         for name in self.experiments():

@@ -70,7 +70,7 @@ class Hosts(BaseModel):
 
 
 def read(file: Path) -> Hosts:
-    """The content of `file`, paths in it from its folder. Raises InputError."""
+    """Return the content of `file`, paths in it from its folder. Raises InputError."""
     try:
         said = Hosts.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
     except (OSError, tomllib.TOMLDecodeError, ValidationError) as error:

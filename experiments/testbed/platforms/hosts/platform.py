@@ -63,8 +63,9 @@ class HostsPlatform:
         self.journal = MachineJournal(self.name, experiment, journal)
 
     def check(self) -> None:
-        """Raises EnvironmentMissing where a host does not answer, cannot be a machine, or is
-        another experiment's. A host that a killed run left off is switched on first."""
+        """Raises EnvironmentMissing if a host does not answer, cannot be a machine, or is
+        another experiment's. A host that a killed run left off is switched on first.
+        """
         self._await(note.machine for note in self.journal.undo_ended(self.undo))
         self._surveyed(self._listed().hosts)
 
@@ -103,17 +104,18 @@ class HostsPlatform:
         self._each(remotes, install)
 
     def inventory(self) -> Inventory:
-        """The resources of the state."""
+        """Return the resources of the state."""
         return self.stack.inventory()
 
     def identity(self) -> Identity:
-        """The client certificate for the agents' API."""
+        """Return the client certificate for the agents' API."""
         return self.stack.identity()
 
     def down(self, progress: Progress) -> list[str]:
         """Give every host of the file back that is this experiment's, then forget the state.
-        Returns what is not as it was. Raises EnvironmentMissing where one of the fleet's does not
-        answer, once the others are given back: call again, or its own time to live does it."""
+        Returns what is not as it was. Raises EnvironmentMissing if one of the fleet's does not
+        answer, once the others are given back: call again, or its own time to live does it.
+        """
         differs: list[str] = []
         self._switch_on(progress)
 
@@ -135,7 +137,7 @@ class HostsPlatform:
         return [f"host {name}" for name in self._holding()[0]]
 
     def machine_logs(self, machine: str, lines: int = 20) -> str:
-        """The last lines that the machine's program printed, so many at most."""
+        """Return the last lines that the machine's program printed, so many at most."""
         try:
             return self._of(machine).log(lines).strip()
         except EnvironmentMissing as error:
@@ -249,7 +251,9 @@ class HostsPlatform:
         return self._remote(self.stack.output("settings")[machine]["host"])
 
     def _surveyed(self, hosts: Sequence[Host]) -> dict[str, JsonObject]:
-        """The facts of each host, by name. Raises EnvironmentMissing for all that cannot be had."""
+        """Return the facts of each host, by name. Raises EnvironmentMissing for all that cannot be
+        had.
+        """
         found: dict[str, JsonObject] = {}
 
         def survey(name: str, remote: Remote) -> None:
@@ -268,7 +272,7 @@ class HostsPlatform:
         return found
 
     def _holding(self) -> tuple[list[str], dict[str, EnvironmentMissing]]:
-        """The hosts that say they are this experiment's, and those that do not answer."""
+        """Return the hosts that say they are this experiment's, and those that do not answer."""
         holding, unanswered = list[str](), dict[str, EnvironmentMissing]()
         if not self._has_hosts:
             return holding, unanswered

@@ -33,7 +33,7 @@ class Remote:
     listed: Hosts
 
     def survey(self) -> JsonObject:
-        """The facts of the host. Raises EnvironmentMissing where it cannot be a machine."""
+        """Return the facts of the host. Raises EnvironmentMissing if it cannot be a machine."""
         found = self._survey()
         wants = {
             "root": (found["root"], "a user that is root, or may `sudo -n`", "neither"),
@@ -67,7 +67,7 @@ class Remote:
         return found
 
     def holder(self) -> dict[str, str] | None:
-        """The host's owner."""
+        """Return the host's owner."""
         held: dict[str, str] | None = self._survey()["holder"]
         return held
 
@@ -107,7 +107,7 @@ class Remote:
         return list(json.loads(said.splitlines()[-1])) if said.strip() else []
 
     def log(self, lines: int) -> str:
-        """The last lines of the machine's program."""
+        """Return the last lines of the machine's program."""
         return self._shell(f"tail -n {lines} /var/log/sparecraft.log")
 
     def reboot(self) -> None:
@@ -115,7 +115,7 @@ class Remote:
         self._shell("(sleep 0.2; echo b >/proc/sysrq-trigger) >/dev/null 2>&1 &")
 
     def _fresh(self, *words: str, also: tuple[int, ...] = ()) -> str:
-        """A word of host.py, as it is here; leaves nothing but what the word does."""
+        """Return a word of host.py, as it is here; leaves nothing but what the word does."""
         command = " ".join(map(shlex.quote, words))
         return self._shell(
             'd=$(mktemp -d) && tar -xzf - -C "$d" && '
@@ -129,8 +129,9 @@ class Remote:
         return self._shell(f"python3 -B /var/lib/sparecraft-host/boot/host.py {command}", text)
 
     def _shell(self, script: str, text: bytes = b"", *, also: tuple[int, ...] = ()) -> str:
-        """The output of a shell of root's. Raises EnvironmentMissing for an exit code that is
-        neither 0 nor in `also`."""
+        """Return the output of a shell of root's. Raises EnvironmentMissing for an exit code that
+        is neither 0 nor in `also`.
+        """
         root = "sh -c" if self.host.user == "root" else "sudo -n -E sh -c"
         try:
             done = subprocess.run(
@@ -191,7 +192,7 @@ class Remote:
 
 
 def _programs() -> bytes:
-    """The parts of host.py, as an archive."""
+    """Return the parts of host.py, as an archive."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for name in ("host.py", "before.py", "back.py", "role.py", "units.py"):

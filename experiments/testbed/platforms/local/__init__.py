@@ -48,11 +48,11 @@ class _Local:
         return CostEstimate(_platform(design.fleet.experiment, given["docker_hosts"]), _where)
 
     def for_down(self, experiment: str, given: Given) -> Platform:
-        """The same fleet."""
+        """Return the same fleet."""
         return _platform(experiment, given.get("docker_hosts"))  # watch has no such option
 
     def experiments(self) -> list[str]:
-        """The fleets that Terraform has a state of, and those that carry our label."""
+        """Return the fleets that Terraform has a state of, and those that carry our label."""
         from experiments.testbed.platforms.local import docker
         from experiments.testbed.platforms.local.platform import STACK
         from experiments.testbed.platforms.terraform import stated
@@ -60,8 +60,9 @@ class _Local:
         return sorted({*stated(STACK), *(found.experiment for found in docker.find())})
 
     def fleets(self, given: Given) -> list[FleetRow]:
-        """The fleets that carry our label, here and on the hosts of fleets that were made from
-        here."""
+        """Return the fleets that carry our label, here and on the hosts of fleets that were made
+        from here.
+        """
         from experiments.testbed.platforms.local import docker
         from experiments.testbed.platforms.local.engines import HERE, engines_of
         from experiments.testbed.platforms.local.platform import STACK

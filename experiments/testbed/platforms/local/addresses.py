@@ -31,7 +31,7 @@ def choose_addresses(
 
     Parameters: kept, those of the fleet as it is up; further_entries, entry tiers after the first;
     taken_*, those of other fleets.
-    Raises EnvironmentMissing where none is free.
+    Raises EnvironmentMissing if none is free.
     """
     chosen = _ranges(stated, kept, taken_networks)
     ports = {name: stated[name] for name in PORTS if name in stated}
@@ -102,12 +102,12 @@ def ports_line(variables: Mapping[str, Any]) -> str:
 
 
 def networks_of(variables: Iterable[Mapping[str, Any]]) -> set[IPv4Network]:
-    """The ranges that fleets have been given."""
+    """Return the ranges that fleets have been given."""
     return {IPv4Network(one[name]) for one in variables for name in _RANGES if name in one}
 
 
 def ports_of(variables: Iterable[Mapping[str, Any]]) -> set[int]:
-    """The ports that fleets have been given."""
+    """Return the ports that fleets have been given."""
     fleets = list(variables)
     further = {port for one in fleets for port in one.get("entry_ports", {}).values()}
     return {int(one[name]) for one in fleets for name in PORTS if name in one} | further

@@ -43,7 +43,7 @@ class AttachedLocalFleet(LocalPlatform):
             )
 
     def up(self, tfvars: Path, progress: Progress) -> Inventory:
-        """The fleet as it is. Raises EnvironmentMissing where it is not the one of `tfvars`."""
+        """Return the fleet as it is. Raises EnvironmentMissing if it is not the one of `tfvars`."""
         for note in self.journal.undo_ended(self.undo):
             progress(f"{note.machine}: {note.kind} of a run that was killed is undone")
         asked = check(read_tfvars(tfvars), Fleet)
@@ -84,11 +84,11 @@ class AttachedLocalFleet(LocalPlatform):
             yield f"{machine.name}: {memory_mb:g} MB of memory, not {tier.memory_mb}"
 
     def inventory(self) -> Inventory:
-        """The inventory that was given."""
+        """Return the inventory that was given."""
         return self._inventory
 
     def identity(self) -> Identity:
-        """The client certificate that was given."""
+        """Return the client certificate that was given."""
         return self._identity
 
     def down(self, progress: Progress) -> list[str]:

@@ -59,13 +59,13 @@ def limits(container: str, on: Engine = HERE) -> tuple[float | None, float | Non
 
 
 def logs(container: str, lines: int = 20, on: Engine = HERE) -> str:
-    """The last lines that a machine printed."""
+    """Return the last lines that a machine printed."""
     done = _call("logs", "--tail", str(lines), container, on=on)
     return (done.stdout + done.stderr).strip()
 
 
 def find(experiment: str | None = None, on: Engine = HERE) -> list[OwnedObject]:
-    """All containers and networks that carry our label, of one experiment or of all."""
+    """Return all containers and networks that carry our label, of one experiment or of all."""
     wanted = f"label={LABEL}" + (f"={experiment}" if experiment else "")
     found = []
     for kind, arguments in (("container", ["ps", "-a"]), ("network", ["network", "ls"])):
@@ -79,7 +79,7 @@ def find(experiment: str | None = None, on: Engine = HERE) -> list[OwnedObject]:
 
 
 def subnets(*, but: str, on: Engine = HERE) -> set[IPv4Network]:
-    """The ranges of the engine's networks but those of the experiment `but`."""
+    """Return the ranges of the engine's networks but those of the experiment `but`."""
     identifiers = run("network", "ls", "--quiet", on=on).split()
     networks = json.loads(run("network", "inspect", *identifiers, on=on))
     ranges = [
@@ -161,7 +161,7 @@ def _call(*arguments: str, on: Engine) -> subprocess.CompletedProcess[str]:
 
 
 def run(*arguments: str, on: Engine = HERE) -> str:
-    """One `docker` command and what it prints. Raises EnvironmentMissing where it fails."""
+    """One `docker` command and what it prints. Raises EnvironmentMissing if it fails."""
     done = _call(*arguments, on=on)
     if done.returncode != 0:
         said = done.stderr.strip() or done.stdout.strip()

@@ -65,7 +65,9 @@ class DockerHosts(Strict):
 
 
 def read(file: Path) -> JsonObject:
-    """The stack's variables that `file` says, its paths from its own folder. Raises InputError."""
+    """Return the stack's variables that `file` says, its paths from its own folder. Raises
+    InputError.
+    """
     said = check(read_toml(file), DockerHosts).model_dump(mode="json")
     for host in said["hosts"]:
         if host["certificates"] is not None:

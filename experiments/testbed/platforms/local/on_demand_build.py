@@ -10,7 +10,7 @@ from core.errors import EnvironmentMissing
 
 
 def make(command: Sequence[str | Path], place: str, *, expected: str, hint: str) -> list[str]:
-    """Run a script of ours; returns what it printed. Raises EnvironmentMissing where it fails."""
+    """Run a script of ours; returns what it printed. Raises EnvironmentMissing if it fails."""
     done = subprocess.run(
         command,
         capture_output=True,

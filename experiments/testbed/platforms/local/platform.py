@@ -73,7 +73,7 @@ class LocalPlatform:
         return not others and docker.is_here(first)
 
     def engine_of(self, machine: str) -> Engine:
-        """The one that has the machine; the first where none has."""
+        """Return the one that has the machine; the first where none has."""
         if len(self.engines) == 1:
             return self.engines[0]
         if machine not in self._engine_of:
@@ -141,11 +141,11 @@ class LocalPlatform:
         return self.inventory()
 
     def inventory(self) -> Inventory:
-        """The resources of the state."""
+        """Return the resources of the state."""
         return self.stack.inventory()
 
     def identity(self) -> Identity:
-        """The client certificate for the agents' API."""
+        """Return the client certificate for the agents' API."""
         return self.stack.identity()
 
     def down(self, progress: Progress) -> list[str]:
@@ -166,11 +166,11 @@ class LocalPlatform:
         return [str(f) for engine in self.engines for f in docker.find(self.experiment, engine)]
 
     def container(self, machine: str) -> str:
-        """The Docker name of a machine."""
+        """Return the Docker name of a machine."""
         return f"sc-{self.experiment}-{machine}"
 
     def machine_logs(self, machine: str, lines: int = 20) -> str:
-        """The last lines that the machine printed, so many at most."""
+        """Return the last lines that the machine printed, so many at most."""
         return docker.logs(self.container(machine), lines, on=self.engine_of(machine))
 
     def inject(self, kind: str, machine: str) -> None:
