@@ -247,8 +247,8 @@ def test_a_design_with_a_prediction_of_something_else_is_refused(
 
 def _with_load() -> list[str]:
     """Those that a plan can be made of: who sends no [load] learns nothing for one."""
-    files = {name: DESIGNS / name / "experiment.toml" for name in designs_available()}
-    return [name for name, file in files.items() if "load" in tomllib.loads(file.read_text())]
+    stated = {name: read_experiment(*find_design(name)).values for name in designs_available()}
+    return [name for name, values in stated.items() if "load" in values]
 
 
 @pytest.mark.parametrize("name", _with_load())

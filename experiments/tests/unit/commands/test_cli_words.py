@@ -179,7 +179,11 @@ def results(two_runs: Path, tmp_path: Path) -> Path:
 def few_designs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all that come along two are enough for a list; `test_check.py` reads each."""
     two = ("mediawiki-noisy", "redis-capacity")
-    monkeypatch.setattr("experiments.design.designs_available", lambda: two)
+
+    def available(root: Path = DESIGNS) -> tuple[str, ...]:
+        return two if root == DESIGNS else designs_available(root)
+
+    monkeypatch.setattr("experiments.design.designs_available", available)
 
 
 def newest(results: Path) -> dict[str, Any]:
