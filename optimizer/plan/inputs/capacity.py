@@ -128,11 +128,8 @@ def _refuse_failed(folder: Path, head: Mapping[str, Any], place: str) -> None:
 
 
 def _result(folder: Path, place: str) -> tuple[ConfigFile, ConfigFile]:
-    """The whole and the body of result.json; of capacity.json in a folder from before 0.2."""
+    """The whole and the body of result.json."""
     if not (folder / FILE).is_file():
-        if (folder / "capacity.json").is_file():
-            old = read_json(folder / "capacity.json")
-            return old, old
         raise InputError(
             place,
             expected=f"a run of a capacity design, with {FILE} in it",

@@ -33,14 +33,6 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_run_from_before_result_json_is_read_as_well(run: Path) -> None:
-    planned_now = planned(run, 270.0)
-    head = json.loads((run / "result.json").read_text())
-    (run / "capacity.json").write_text(json.dumps({**head, **head.pop("capacity")}))
-    (run / "result.json").unlink()
-    assert planned(run, 270.0)["tiers"] == planned_now["tiers"]
-
-
 def test_a_run_whose_injection_failed_is_refused(run: Path) -> None:
     verdicts = {"measurement": {"ok": True}, "injection": {"ok": False, "reasons": ["late"]}}
     (run / "manifest.json").write_text(json.dumps({"verdicts": verdicts}))
