@@ -100,34 +100,3 @@ def against(head: Mapping[str, Any]) -> str:
             first = next(iter(verdict.get("reasons") or ()), "failed")
             found.append(str(first) if verdict.get("disturbed") else f"{name}: {first}")
     return "; ".join(found)
-
-
-def fleet_of(fleet: Mapping[str, Any]) -> JsonObject:
-    """The values of a fleet.tfvars."""
-    tiers, arbiters = fleet.get("tiers") or {}, fleet.get("arbiters") or {}
-    return {
-        **fleet,
-        "tiers": {name: _tier(tier) for name, tier in tiers.items()},
-        "arbiters": {
-            name: {key: value for key, value in one.items() if key not in ("policy", "replicas")}
-            for name, one in arbiters.items()
-        },
-    }
-
-
-def _tier(tier: Mapping[str, Any]) -> JsonObject:
-    today = dict(tier)
-    backend = today.pop("backend", None)
-    return {**today, "calls": [backend]} if backend is not None else today
-
-
-def _arm(arm: Mapping[str, Any]) -> JsonObject:
-    if "replicas" not in arm:
-        return dict(arm)
-    tokens = arm.get("tokens") or {}
-    return {
-        "settings": {
-            tier: {"policy": arm.get("policy"), "replicas": r, "tokens": tokens.get(tier)}
-            for tier, r in arm["replicas"].items()
-        }
-    }

@@ -157,25 +157,6 @@ def manifest(truth: Truth) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def manifest_of_old(truth: Truth) -> dict[str, Any]:
-    """The same as runs until November 2026 wrote it."""
-    found = manifest(truth)
-    spec, endpoints = found["spec"], found["fleet"]["endpoints"]
-    del spec["roles"]
-    for tier in spec["fleet"]["tiers"].values():
-        tier["backend"] = next(iter(tier.pop("calls")), None)
-    endpoints["entry"] = endpoints.pop("entries")[0]["urls"][0]
-    spec["arms"] = {
-        name: {
-            "policy": own["web"]["policy"],
-            "replicas": {tier: one["replicas"] for tier, one in own.items()},
-            "tokens": {tier: one["tokens"] for tier, one in own.items() if "tokens" in one},
-        }
-        for name, own in ARMS.items()
-    }
-    return found
-
-
 def _runs(rng: np.random.Generator, truth: Truth, end_s: float) -> list[tuple[float, float]]:
     found, at = [], float(rng.exponential(truth.gap_s))
     while at < end_s and truth.run_s > 0:

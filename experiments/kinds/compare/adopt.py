@@ -24,7 +24,7 @@ import polars as pl
 
 from core.config_file import ConfigFile, check, parse_tfvars
 from core.errors import InputError
-from core.runfiles.manifest import against_run, fleet_of, spec_of
+from core.runfiles.manifest import against_run, spec_of
 from experiments.design import Design, load_design
 from experiments.design.checks import PAIRS_MIN, missing_of
 from experiments.design.design_files import FOLDER, copy_design_files
@@ -167,7 +167,7 @@ def _check_run(plan: Path, prediction: Prediction, run: str, run_folder: Path) -
 def _planned_fleet(plan: Path, prediction: Prediction, source: Fleet, roles: Roles) -> Fleet:
     """The plan's fleet under a name and addresses of its own; arbiters as large as the source's."""
     parsed = parse_tfvars(prediction.tfvars, plan)
-    tfvars = ConfigFile(plan, {"tfvars": fleet_of(parsed.values)}).section("tfvars")
+    tfvars = ConfigFile(plan, {"tfvars": parsed.values}).section("tfvars")
     fleet = check(tfvars, Fleet)
     if set(fleet.tiers) != set(source.tiers) or set(fleet.tiers) != set(prediction.tiers):
         raise InputError(

@@ -12,7 +12,7 @@ import polars as pl
 
 from core.config_file import ConfigFile, check
 from core.runfiles.events import Window, of_kind, read_events, run_end_s, windows, without_discarded
-from core.runfiles.manifest import fleet_of, manifest_if_any
+from core.runfiles.manifest import manifest_if_any
 from core.runfiles.requests import WARM_UP, measured
 from core.statistics.percentiles import time_out_of
 from experiments.design.fleet import Fleet
@@ -236,7 +236,7 @@ def _predicted(
 
 
 def checked_fleet(spec: Mapping[str, Any]) -> Fleet:
-    return check(ConfigFile(Path("manifest.json"), fleet_of(spec.get("fleet") or {})), Fleet)
+    return check(ConfigFile(Path("manifest.json"), spec.get("fleet") or {}), Fleet)
 
 
 def _blocks(main: pl.DataFrame) -> dict[str, list[tuple[float, float]]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ from hypothesis import strategies as st
 from core.config_file import check, read_toml
 from core.errors import InputError
 from experiments.design import Design, designs_available, load_design
-from experiments.design.design import DESIGNS
+from experiments.design.cases import read_experiment
+from experiments.design.design import find_design
 from experiments.design.design_files import FOLDER, copy_design_files
 from experiments.design.experiment import Arm, Experiment, Interference, Load, TierSettings
 from experiments.design.schedule import blocks

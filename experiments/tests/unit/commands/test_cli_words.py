@@ -22,6 +22,8 @@ from experiments.commands import doctor as doctors
 from experiments.commands.init import make_design
 from experiments.commands.list import _designs as list_designs
 from experiments.commands.list import _shown
+from experiments.design import designs_available
+from experiments.design.design import DESIGNS
 from experiments.paths import ROOT
 from experiments.report.text import milliseconds
 from experiments.tests.called import call, refusal, sparecraft

@@ -408,7 +408,7 @@ def test_a_run_is_halted_by_its_experiment_or_its_design(
     monkeypatch: pytest.MonkeyPatch, named: tuple[str, ...]
 ) -> None:
     told: list[int] = []
-    monkeypatch.setattr(runs, "halt", lambda run, **_: told.append(run.pid))
+    monkeypatch.setattr(runs, "halt", lambda run, _reason: told.append(run.pid))
     with runs.registered(runs.Active(1, "tst-small", "small", "", "")):
         assert CliRunner().invoke(app, ["halt", *named]).exit_code == 0
     assert told == [1]

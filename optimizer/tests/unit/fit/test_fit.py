@@ -20,7 +20,7 @@ from core.runfiles.events import read_events
 from optimizer.fit import ServiceFit, fit, read_results
 from optimizer.fit.failovers import Failovers, failovers
 from optimizer.plan.planner import plan_from_results
-from optimizer.tests.synthetic import Truth, manifest_of_old, write_run
+from optimizer.tests.synthetic import Truth, write_run
 from random_tests import examples
 
 
@@ -105,17 +105,6 @@ def test_a_run_without_neighbours_has_no_share_and_no_slowdown(tmp_path: Path) -
     for tier in fit(read_results(quiet)).tiers:
         assert tier.interference_share.value == 0.0
         assert not tier.gamma.sufficient
-
-
-def test_an_old_run_is_fitted_to_the_same_but_for_what_state_its_roles_keep(
-    run_dir: Path, tmp_path: Path, service: ServiceFit, truth: Truth
-) -> None:
-    copy = _copy(run_dir, tmp_path)
-    old = manifest_of_old(truth)
-    (copy / "manifest.json").write_text(json.dumps(old))
-    untold = [replace(tier, spec=replace(tier.spec, state=None)) for tier in service.tiers]
-    assert fit(read_results(copy)) == replace(service, tiers=tuple(untold))
-    assert read_results(copy).settings("replicated", "db").tokens == 12
 
 
 def test_a_short_run_says_what_it_lacks(tmp_path: Path) -> None:
