@@ -148,7 +148,7 @@ def test_a_design_made_before_is_replaced_and_another_folder_is_not(
     (run / "plan.json").write_text(json.dumps(prediction(usd_per_month=71.0)))
     assert adopt(run, to=mine).prediction != first.prediction
     (mine / "experiment.toml").write_text(TOML)
-    assert "expected a folder that is not there yet" in refusal(run, to=mine)
+    assert "expected a folder that does not exist yet" in refusal(run, to=mine)
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "--to" in refusal(run, to=empty)

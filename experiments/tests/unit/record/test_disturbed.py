@@ -122,7 +122,7 @@ def test_page_and_terminal_of_a_disturbed_run_blame_no_fleet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for figures in ("all_figures", "fronts", "rate_figure"):  # seconds, and they judge nothing
-        monkeypatch.setattr(page, figures, lambda run: [])
+        monkeypatch.setattr(page, figures, lambda _run: [])
     run = read_folder(disturbed_run(tmp_path / "run"))
     said = page.page_values(run)
     assert said["validity"] == "disturbed"

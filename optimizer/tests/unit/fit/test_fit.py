@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
