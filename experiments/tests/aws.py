@@ -50,7 +50,7 @@ def moto_server(log: Path, host: str = "127.0.0.1", **settings: str) -> Iterator
 
 def reset(url: str) -> None:
     """Forget everything that was made."""
-    httpx.post(f"{url}/moto-api/reset", trust_env=False).raise_for_status()
+    httpx.post(f"{url}/moto-api/reset", trust_env=False, timeout=60.0).raise_for_status()
 
 
 Meddled = Callable[[BaseHTTPRequestHandler, bytes], Answer | None]

@@ -29,7 +29,8 @@ from experiments.testbed.platforms.ec2.cost import (
 )
 from experiments.testbed.platforms.ec2.platform import Ec2Platform, Rental
 
-_OWN = ("region", "ttl_hours", "expires", "spot", "usd_per_hour")  # what `up` itself says
+# What `up` itself says.
+_OWN = ("experiment", "region", "ttl_hours", "expires", "spot", "usd_per_hour")
 
 
 def offer(design: Design, platform: Ec2Platform, given: Given, narrator: Narrator) -> CostEstimate:
