@@ -68,7 +68,9 @@ def _checked(url: str) -> Iterator[None]:
     """moto asks for permissions, as AWS does."""
 
     def reset_auth(count: str) -> str:
-        done = httpx.post(f"{url}/moto-api/reset-auth", content=count, trust_env=False)
+        done = httpx.post(
+            f"{url}/moto-api/reset-auth", content=count, trust_env=False, timeout=60.0
+        )
         return str(done.json()["PREVIOUS_INITIAL_NO_AUTH_ACTION_COUNT"])
 
     before = reset_auth("0")

@@ -33,7 +33,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = Influx(tmp_path_factory.mktemp("influx"))
     with patch.dict(os.environ, INFLUXDB_HTTP_AUTH_ENABLED="true"):
         server.start()
-    made = httpx.post(f"{server.url}/query", params={"q": FIRST}, trust_env=False)
+    made = httpx.post(f"{server.url}/query", params={"q": FIRST}, trust_env=False, timeout=60.0)
     assert made.status_code == 200
     yield server.url
     server.kill()
