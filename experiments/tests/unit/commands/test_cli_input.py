@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from core.errors import EnvironmentMissing, SparecraftError
 from experiments.cli import COMMANDS, app, command, first_paragraph
-from experiments.tests.called import call, refusal
+from experiments.tests.called import call, refusal, sparecraft
 from experiments.tests.nightly_fixture import suite_file
 from experiments.tests.report_fixture import fake_run
 
@@ -116,15 +116,13 @@ def test_an_address_that_is_none_is_said(
         _all_said(error)
 
 
-def test_a_path_that_the_system_refuses_is_an_error_and_no_traceback(
-    odd: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_that_the_system_refuses_is_an_error_and_no_traceback(odd: dict[str, Path]) -> None:
     _all_said(refusal("init", str(odd["empty"] / "shop")))
-    monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{odd['nowhere']}")
-    error = refusal("run", "mediawiki-noisy", "--results", str(odd["empty"] / "results"))
-    assert error.exit_code == 2
-    assert error.place.startswith(str(odd["empty"]))
+    asked = ("run", "mediawiki-noisy", "--results", str(odd["empty"] / "results"), "--json")
+    done = sparecraft(*asked, PATH="/nowhere", DOCKER_HOST=f"unix://{odd['nowhere']}")
+    error = json.loads(done.stdout)["error"]
+    assert done.returncode == error["exit_code"] == 2
+    assert error["place"].startswith(str(odd["empty"]))
 
 
 def test_doctor_says_that_results_are_no_folder(odd: dict[str, Path]) -> None:
