@@ -25,6 +25,7 @@ from experiments.design.failover import Failover
 from experiments.design.fleet import Fleet, TierName, Tokens
 from experiments.design.guard import Guard
 from experiments.design.operations import Operations, Sessions, check_names
+from experiments.design.slo import Slo
 from experiments.design.workers import DEFAULT, PYTHON
 
 # Load is bounded in time and count: a third of what the native worker sends in time on one core,
@@ -453,60 +454,6 @@ class Arm(Strict):
         """Tokens per server of a tier's arbiter: the arm's, else the fleet's."""
         stated = self.of(tier).tokens
         return fleet.arbiters[tier].tokens if stated is None else stated
-
-
-class OperationSlo(Strict):
-    """Limits of one operation, or one kind of session; at least one. A session's latency includes
-    its think times."""
-
-    p95_ms: Annotated[float, Field(gt=0)] | None = None
-    """Limit of the 95th percentile."""
-    p99_ms: Annotated[float, Field(gt=0)] | None = None
-    """Limit of the 99th percentile."""
-    max_error_share: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Share of its requests that may fail."""
-
-    @model_validator(mode="after")
-    def _asks_something(self) -> OperationSlo:
-        if (self.p95_ms, self.p99_ms, self.max_error_share) == (None, None, None):
-            raise refusal("p95_ms, p99_ms or max_error_share", got="none")
-        _check_order(self.p95_ms, self.p99_ms)
-        return self
-
-
-def _check_order(p95_ms: float | None, p99_ms: float | None) -> None:
-    if p95_ms is not None and p99_ms is not None and p99_ms < p95_ms:
-        raise refusal(
-            f"at least p95_ms ({p95_ms:g}): a p99 is never below the p95",
-            got=f"{p99_ms:g}",
-            key="p99_ms",
-        )
-
-
-class Slo(Strict):
-    """The service-level objective."""
-
-    availability: Annotated[float, Field(gt=0, lt=1)]
-    """Share of a year in which enough nodes are up."""
-    p95_ms: Annotated[float, Field(gt=0)]
-    """Limit of the 95th percentile."""
-    p99_ms: Annotated[float, Field(gt=0)] | None = None
-    """Limit of the 99th percentile; a short run cannot decide it."""
-    max_error_share: Annotated[float, Field(ge=0, le=1)]
-    """Share of requests that may fail; a comparison with more in any arm is not valid."""
-    confidence: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Probability with which the plan must keep the whole SLO."""
-    preregistered: bool | None = None
-    """True: the limits were chosen before the first run."""
-    operations: dict[str, OperationSlo] = Field(default_factory=dict)
-    """Limits of single operations, by name. A plan does not take them into account."""
-    sessions: dict[str, OperationSlo] = Field(default_factory=dict)
-    """Limits of whole sessions, by name; likewise."""
-
-    @model_validator(mode="after")
-    def _p99_is_the_larger(self) -> Slo:
-        _check_order(self.p95_ms, self.p99_ms)
-        return self
 
 
 class Rates(Strict):

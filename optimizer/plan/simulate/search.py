@@ -274,10 +274,9 @@ class _Search:
         chosen = None
         paths = by_cost(self._problem, self._deadline)
         for band in upwards(paths, cost(self._law_path), below):
-            best = self._best(band)
-            chosen = next(self._kept(best), None)
+            chosen = next(self._kept(self._best(band)), None)
+            below += band
             if chosen is not None or self._is_over:
-                below += [path for path in band if path not in best]
                 break
         if chosen is None:
             is_late = self._deadline.left_s() <= 0.0

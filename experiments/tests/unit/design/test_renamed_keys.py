@@ -8,7 +8,8 @@ import pytest
 
 from core.config_file import ConfigFile, Strict, check
 from core.errors import InputError
-from experiments.design.experiment import Fault, Repeat, Slo
+from experiments.design.experiment import Fault, Repeat
+from experiments.design.slo import Slo
 from experiments.kinds.limplock.section import LimplockSection
 
 

@@ -53,7 +53,7 @@ def _code(top: str) -> Iterator[Path]:
 
 
 class Told(NamedTuple):
-    """What a file tells the rules: the modules that it imports, its docstrings by their line,
+    """The facts of a file for the rules: the modules that it imports, its docstrings by their line,
     and the lines that start a module by -m, and not by -P before."""
 
     imports: frozenset[str]

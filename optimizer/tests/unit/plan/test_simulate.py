@@ -268,6 +268,30 @@ def test_the_cheapest_fleet_that_keeps_the_slo_is_found_and_cheaper_ones_are_bro
     assert body["p95_ms"] == found.predicted["without_faults"]["p95_ms"]["point"]
 
 
+def test_cheaper_fleets_that_nobody_looked_at_are_counted(
+    asked: PlanRequest, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results, problem = read_results(run_dir), asked.case.problem()
+    import optimizer.plan.simulate.bands as bands
+    import optimizer.plan.simulate.search as search
+
+    monkeypatch.setattr(search, "PAGES", 100)
+    monkeypatch.setattr(bands, "BAND_MOST", 1)
+    monkeypatch.setattr(search, "crossed", lambda *_: _fitted(run_dir)[1])
+    paths = list(by_cost(problem, Deadline(math.inf)))
+    enough_usd = 2.5 * cost(paths[0])
+
+    def tested(_: object, fleet: Any) -> Verdict:
+        return Verdict.kept if cost(fleet.path) >= enough_usd else Verdict.broken
+
+    monkeypatch.setattr(search._Search, "_tested", tested)
+    found = decide(asked.case, problem, paths[0], results, asked.service, clock=lambda: 0.0)
+    assert found.path is not None
+    cheaper = sum(cost(path) < cost(found.path) - 0.01 for path in paths)
+    assert cheaper > found.body["screened"]
+    assert found.body["not_looked_at"] >= cheaper - found.body["screened"]
+
+
 def test_an_interval_of_twice_the_width_asks_for_a_run_of_four_times_the_length() -> None:
     law = Law(0.02, 0.3, 0.02, {}, None, {}, {})
 
