@@ -31,7 +31,7 @@ from experiments.load.plan import MASTER_PORT, LoadPlan, RemoteWorkers, write_pl
 from experiments.load.record_reader import ContractViolation, Done, RecordReader, message_of
 from experiments.record.records import REQUESTS, RequestRecord
 
-READY_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 180.0  # more than a worker allows its own parts, on a busy machine
 REMOTE_CONNECT_S = 60.0  # a worker's service starts it anew after each block
 LOG_BYTES_MAX = 16 * 1024 * 1024
 HEARD_BYTES_MAX = 1024 * 1024

@@ -48,7 +48,7 @@ from experiments.load.workers.locust.user_pool import (
 from experiments.paths import ROOT
 from experiments.record.records import RequestRecord
 
-START_S = 50.0  # of the generator's 60: import, and on_start of every user
+START_S = 50.0  # less than the generator's limit: import, and on_start of every user
 BLOCKED_S = 10.0  # the file lets nothing else run for so long
 USELESS_MAX = 20  # tasks in a row that raise and send nothing
 _PORTS = {"http": 80, "https": 443}

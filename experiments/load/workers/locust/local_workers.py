@@ -23,6 +23,10 @@ class LocalWorkers:
             subprocess.Popen(command, stdin=subprocess.DEVNULL) for _ in range(count)
         ]
 
+    def exit_codes(self) -> list[int]:
+        """Return the exit codes of those that have ended."""
+        return [code for one in self._processes if (code := one.poll()) is not None]
+
     def stop(self) -> None:
         """Wait shortly for the end of the workers, which leave an ended master; then kill them."""
         end_s = time.monotonic() + _LEAVE_S

@@ -36,7 +36,7 @@ from experiments.load.workers.locust.sharding import share
 from experiments.load.workers.locust.worker import ShareUser
 from experiments.record.records import RequestRecord
 
-CONNECT_S = 25.0  # for workers of this machine
+CONNECT_S = 120.0  # for workers of this machine, which may be busy while they import Locust
 _POLL_S = 0.01
 _CLOCK_S = 5.0
 _CLOCK_AGAIN_S = 1.0
@@ -101,6 +101,7 @@ class Master:
         self._records = records
         self._control = control
         self._runner = runner
+        self._local: LocalWorkers | None = None
         self._by_id: dict[str, Member] = {}
         self._seen = bytearray(len(plan.offsets_s))
         self._start_s = 0.0
@@ -114,8 +115,10 @@ class Master:
         """End early; what was measured is kept."""
         self._halting = True
 
-    def carry_out(self, connect_timeout_s: float) -> None:
-        """The block. Raises MeasurementFailed where not all workers come to be ready in time."""
+    def carry_out(self, connect_timeout_s: float, local: LocalWorkers | None = None) -> None:
+        """The block. Raises MeasurementFailed where not all workers come to be ready in time, or
+        one of `local` ends before."""
+        self._local = local
         flusher = gevent.spawn(self._records.flush_forever)
         try:
             self._gather(connect_timeout_s)
@@ -151,7 +154,7 @@ class Master:
         count = self._plan.load.workers
 
         def over() -> bool:
-            return seen() >= count or any(member.finished for member in self._members)
+            return seen() >= count or bool(self._endings())
 
         self._wait(over, time.monotonic() + timeout_s)
         if seen() >= count:
@@ -159,9 +162,16 @@ class Master:
         raise MeasurementFailed(
             "load master",
             expected=f"{count} workers {what} within {timeout_s:g} s",
-            got="; ".join([f"{seen()} of {count}", *self._errors()]),
+            got="; ".join([f"{seen()} of {count}", *self._endings()]),
             hint="Do they start, and do they reach the master's port? What they say stands above.",
         )
+
+    def _endings(self) -> list[str]:
+        """Name the workers that have ended, and why, while all should come to the start."""
+        codes = self._local.exit_codes() if self._local else []
+        finished = sum(1 for member in self._members if member.finished)
+        ended = [f"{finished} ended early"] if finished else []
+        return [*ended, *self._errors(), *(f"one ended with exit code {code}" for code in codes)]
 
     def _errors(self) -> list[str]:
         """Why workers ended that should not have."""
@@ -330,7 +340,7 @@ def main(arguments: list[str] | None = None) -> None:
     if plan.remote is None:
         local = LocalWorkers(plan.load.workers, runner.server.port, CONNECT_S)
     try:
-        master.carry_out(elsewhere.connect_timeout_s)
+        master.carry_out(elsewhere.connect_timeout_s, local)
     except MeasurementFailed as error:
         control.say(state="done", launched=0, recorded=0, error=str(error))
         sys.exit(error.exit_code)

@@ -29,7 +29,7 @@ from experiments.tests.load_fixture import (
     waiting,
 )
 from experiments.tests.servers import serving
-from experiments.tests.started import LIMIT_S, free_port
+from experiments.tests.started import LIMIT_S, free_port, until
 
 LOCUST = {1: 1, 2: 3, 3: 4}  # processes of so many workers: a master beside several
 NATIVE = {1: 1, 2: 1, 3: 1}  # threads of one
@@ -106,6 +106,17 @@ def test_workers_that_never_connect_end_it_in_time_with_how_many_came(tmp_path: 
     plan = shared(make_plan("http://127.0.0.1:1/", ["good"] * 4), 2)
     handle = waiting(tmp_path, plan, remote=RemoteWorkers("127.0.0.1", free_port(), 2.0))
     with pytest.raises(MeasurementFailed, match=r"2 workers connected within 2 s \(got 0 of 2\)"):
+        handle.wait_ready()
+    handle.stop()
+    assert alive([handle.pid]) == []
+
+
+def test_a_worker_that_ends_before_it_connects_ends_it_at_once(tmp_path: Path) -> None:
+    plan = shared(make_plan("http://127.0.0.1:1/", ["good"] * 4), 2)
+    handle = waiting(tmp_path, plan, worker="locust")
+    until("its workers start", lambda: children(handle.pid))
+    os.kill(children(handle.pid)[0], signal.SIGKILL)
+    with pytest.raises(MeasurementFailed, match=r"of 2; one ended with exit code -9"):
         handle.wait_ready()
     handle.stop()
     assert alive([handle.pid]) == []
