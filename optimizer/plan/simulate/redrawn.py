@@ -5,11 +5,13 @@ same machine for every fleet (common random numbers). Neighbours and faults arri
 of a tier as a Poisson process, with the rate and durations of the measured run; their count is
 drawn too: Gamma(count + 1/2) over its machine seconds. A disturbance of two machines at once in the
 run, as by a pair of iperf, disturbs two at once here, so one pair takes a larger part of a smaller
-tier. The speed of the host is that of a random block of the run.
+tier. The speed of the host is that of a random block of the run. All CPU times are then drawn with
+LATER_SPREAD, since a fleet is measured later than the run from which it was planned.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -34,6 +36,10 @@ _TOGETHER_S = 1.0  # between the starts of what comes to two machines at once
 _TOGETHER_SHARE = 0.9  # of a kind's visits that begin with another kind's
 _LONGEST = 1.5  # times the mean length of a run: so long neighbours are drawn
 _IN_FLIGHT_MOST = 1_000
+# Spread of the logarithm of a later run's CPU times around the prediction: the root mean square for
+# the medians of four planned fleets, 0.75, 0.85, 1.28 and 1.10 of the predicted ones. Of a fifth,
+# 2.4, the cause is in the law now (its cap). docs/results/closed-loop.md.
+LATER_SPREAD = 0.2
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,8 @@ class Redrawn:
         law = self._fitted.drawn(np.random.default_rng([number, 1]))
         power = float(np.random.default_rng([number, 6]).uniform(*CAP_POWERS))
         speed = float(np.random.default_rng([number, 7]).choice(self._core_speeds))
-        law = replace(law, cap_power=power, slower=1.0 / speed)
+        later = float(np.clip(np.random.default_rng([number, 8]).standard_normal(), -3.0, 3.0))
+        law = replace(law, cap_power=power, slower=math.exp(LATER_SPREAD * later) / speed)
         body: list[TierScenario] = []
         for index, one in enumerate(tiers):
             tier = tier_scenario(

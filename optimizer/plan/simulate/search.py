@@ -36,7 +36,7 @@ from optimizer.plan.simulate.bands import (
     upwards,
 )
 from optimizer.plan.simulate.candidates import Kind, by_cost, kind_of
-from optimizer.plan.simulate.redrawn import Redrawn, SimulatedTier
+from optimizer.plan.simulate.redrawn import LATER_SPREAD, Redrawn, SimulatedTier
 from optimizer.plan.simulate.sequential import (
     BROKEN_ERROR,
     FLEETS_MOST,
@@ -469,6 +469,7 @@ class _Search:
                 "copies_correlation": law.correlation,
                 "speeds": {", ".join(k): round(law.speed(*k), 4) for k in law.slowed},
                 "log_spreads": {k: round(v, 4) for k, v in self._fitted.spreads.items()},
+                "later_run_log_spread": LATER_SPREAD,
             },
             "fidelity": _fidelity_body(self._fitted),
             "seconds": round(LIMIT_S - self._deadline.left_s(), 1),

@@ -27,7 +27,7 @@ from optimizer.plan.simulate.bands import (
     upwards,
 )
 from optimizer.plan.simulate.candidates import by_cost, kind_of
-from optimizer.plan.simulate.redrawn import Redrawn, SimulatedTier
+from optimizer.plan.simulate.redrawn import LATER_SPREAD, Redrawn, SimulatedTier
 from optimizer.plan.simulate.search import idle_cores
 from optimizer.plan.simulate.sequential import (
     BROKEN_ERROR,
@@ -45,7 +45,7 @@ from optimizer.plan.solve.problem import Path as Fleet
 from optimizer.plan.solve.problem import Problem, violations
 from optimizer.simulation.arm import Arm, visits
 from optimizer.simulation.fidelity import Fitted, ValueCheck
-from optimizer.simulation.law import Law
+from optimizer.simulation.law import Law, call_s
 
 TEST = KeepingTest(0.9)
 SLO = {"availability": 0.99, "p95_ms": 2_000.0, "p99_ms": 4_000.0}
@@ -173,14 +173,32 @@ def test_a_simulated_host_is_as_fast_as_in_one_of_the_runs_blocks(run_dir: Path)
         tiers = [world.scenario(fleet, number)["tiers"][1] for number in range(40)]
         return [tier["work"]["mean_s"] for tier in tiers]
 
-    [usual_s] = set(query_s())
+    usual_s = query_s()
     manifest = {**arms[0].results.manifest, "host": {"blocks": blocks}}
     arms[0].results = replace(arms[0].results, manifest=manifest)
-    drawn = {round(usual_s / drawn_s, 6) for drawn_s in query_s()}
+    drawn = {round(was_s / now_s, 6) for was_s, now_s in zip(usual_s, query_s(), strict=True)}
     assert drawn == {0.5, 1.0, 1.5}
 
 
-def test_what_disturbs_two_machines_at_once_does_so_in_a_planned_fleet(run_dir: Path) -> None:
+def test_a_later_run_takes_other_cpu_times_than_the_one_it_was_planned_from(run_dir: Path) -> None:
+    arms, fitted = _fitted(run_dir)
+    settings = arms[0].results.settings("baseline", "web")
+    fleet = [SimulatedTier(2, 1.0, settings), SimulatedTier(2, 1.0, settings)]
+    world = Redrawn(arms, fitted, per_s=10.0, pages=50)
+    asked: list[Any] = [world.scenario(fleet, number)["tiers"] for number in range(300)]
+    web, database = (
+        np.log([[tier["work"]["mean_s"] for tier in tiers] for tiers in asked]).T
+        - np.log([fitted.law.work_s, call_s(arms[0].service, 1)])[:, None]
+    )
+    assert np.std(database) == pytest.approx(LATER_SPREAD, rel=0.1)
+    assert np.mean(database) == pytest.approx(0.0, abs=3.0 * LATER_SPREAD / math.sqrt(300))
+    assert np.corrcoef(web, database)[0, 1] > 0.9  # one host carries both
+
+
+def test_what_disturbs_two_machines_at_once_does_so_in_a_planned_fleet(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("optimizer.plan.simulate.redrawn.LATER_SPREAD", 0.0)
     arms, fitted = _fitted(run_dir)
     send, receive = "interference.iperf", "interference.iperf_server"
     [window, *_] = arms[0].disturbed
