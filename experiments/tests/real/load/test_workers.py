@@ -64,8 +64,8 @@ def test_every_misbehaviour_of_a_server_has_its_outcome_from_one_worker_and_from
     assert records["phase"].to_list() == [plan.phase_at(offset) for offset in plan.offsets_s]
     start_s = records["intended_s"][0]
     assert (records["intended_s"] - start_s).to_list() == pytest.approx(plan.offsets_s, abs=1e-5)
-    for figure, until in (("latency_ms", "done_s"), ("lag_ms", "sent_s")):
-        took_ms = (records[until] - records["intended_s"]) * 1e3
+    for figure, end in (("latency_ms", "done_s"), ("lag_ms", "sent_s")):
+        took_ms = (records[end] - records["intended_s"]) * 1e3
         assert records[figure].to_list() == pytest.approx(took_ms.to_list(), abs=0.01)
     assert set(records.filter(name="good")["bytes"]) == {5033}
     share = len(paths) // workers
