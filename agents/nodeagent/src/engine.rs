@@ -345,7 +345,7 @@ impl State {
             .ok_or_else(|| Refusal::Unknown(format!("this agent knows no fault `{id}`")))
     }
 
-    /// In the place of what has its id; what was never in force is not kept.
+    /// Replaces the fault with the same id; a fault that was never in force is not kept.
     fn keep(&mut self, held: Held) {
         let id = &held.fault.id;
         match self.faults.iter_mut().find(|one| one.fault.id == *id) {

@@ -28,7 +28,7 @@ const DATABASE: &str = "sparecraft";
 #[derive(Debug, Default)]
 pub struct Buffer {
     lines: VecDeque<String>,
-    /// So many of the oldest are under way.
+    /// Number of the oldest lines that are being sent.
     sending: usize,
     counts: MetricsDelivery,
 }
@@ -136,7 +136,7 @@ fn outcome(status: StatusCode) -> Outcome {
     }
 }
 
-/// One line of the line protocol; empty tags and unknown figures are left out.
+/// Formats one line of the line protocol, without empty tags and unknown figures.
 pub fn line(
     measurement: &str,
     tags: &[(&str, &str)],

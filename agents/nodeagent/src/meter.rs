@@ -31,7 +31,7 @@ struct Found {
     stopped: bool,
     reading: Reading,
     looks: u64,
-    /// When the last look ended, after the beginning.
+    /// Time of the last look's end since the beginning.
     held: Duration,
     problem: Option<String>,
 }

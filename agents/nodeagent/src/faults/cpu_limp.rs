@@ -144,8 +144,8 @@ impl DoseReader for Throttled {
         Ok(())
     }
 
-    /// It bit where the kernel held the role back and it got about the quota. A role that wanted less
-    /// than the quota says nothing; one that got more for 2 s, throttled or not, was not bitten.
+    /// Judges the dose: it bit if the kernel throttled the role and it got about the quota. A role
+    /// that wanted less is no evidence; one that got more for 2 s was not bitten.
     fn reading(&self) -> Reading {
         let stretches = [self.throttled, self.free];
         let too_much = |over: &&Stretch| over.cores() > self.cores_max(**over);
@@ -163,7 +163,7 @@ impl DoseReader for Throttled {
     }
 }
 
-/// How often the kernel throttled a cgroup, and the CPU seconds that its processes had.
+/// Throttled periods of a cgroup, and the CPU seconds of its processes.
 struct Used {
     machine: Arc<Machine>,
     cgroup: PathBuf,

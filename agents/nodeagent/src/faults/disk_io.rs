@@ -21,7 +21,7 @@ use crate::machine::Machine;
 use crate::store::control::Request;
 use crate::store::io_faults::{Counts, Harm, IoFault, Of};
 
-/// Of a delay: clocks and timers are not to the microsecond.
+/// Share of a delay that counts as the whole: timers are not exact.
 const DELAY_SHARE_MIN: f64 = 0.9;
 
 const OF: Parameter = Parameter::string("of", "which I/Os it meets")
@@ -222,7 +222,7 @@ impl<D: DiskIo> Fault for Harmed<D> {
         tried.clone().map_err(|why| anyhow!(why))
     }
 
-    /// There is one pass-through, and one fault in it at a time.
+    /// One resource: there is one pass-through, with one fault at a time.
     fn resource(&self, _parameters: &D::Parameters) -> String {
         "store".into()
     }
@@ -302,12 +302,12 @@ impl DoseReader for Counted {
     }
 }
 
-/// So many I/Os that it met, of which nobody said how many there should be: any is a bite.
+/// Judges a count of I/Os without a known target: any is a bite.
 fn some(met: u64) -> Reading {
     Reading { measured: Some(met as f64), bit: (met > 0).then_some(true), ..Reading::default() }
 }
 
-/// Of a delay: it bit if those that it held up and that went on waited about so long.
+/// Judges a delay: it bit if the delayed I/Os that completed waited about that long.
 fn delay(delay_s: f64, counts: &Counts) -> Reading {
     let mean_s = (counts.went_on > 0).then(|| counts.waited_s / counts.went_on as f64);
     Reading {

@@ -10,13 +10,13 @@ const SECONDS_MIN: f64 = 0.2;
 /// A load that has not come by then is not coming; one that was held for less may be starting yet, in
 /// a machine that has a hundredth of a core.
 const SILENT_S: f64 = 5.0;
-/// Of what was asked. Neighbours share a card that may limp a thousandfold, or cores that are wanted
-/// many times over: little is a bite, nothing is none.
+/// Share of the request that counts as a bite. Neighbours share a card that may limp a
+/// thousandfold, or cores that are wanted many times over, so a little is enough.
 const SHARE_MIN: f64 = 1e-3;
-/// Of the time that a state was to last.
+/// Share of the requested time that a state must last.
 const LASTED_MIN: f64 = 0.8;
 
-/// In what a dose is given, and how it is measured.
+/// Unit of a dose, and its method of measurement.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Scale {
     pub unit: &'static str,
@@ -30,9 +30,9 @@ pub struct Reading {
     pub measured: Option<f64>,
     /// `None` where the evidence is too thin.
     pub bit: Option<bool>,
-    /// Its own count, where it is not that of the looks.
+    /// Number of samples, if it is not that of the looks.
     pub samples: Option<u64>,
-    /// Its own time, where it does not count from the injection to the last look.
+    /// Measured time, if it is not from the injection to the last look.
     pub seconds: Option<f64>,
 }
 
@@ -71,7 +71,7 @@ fn is_enough(expected: f64, struck: f64) -> bool {
     struck > 0.0 && struck >= expected - 5.0 * expected.sqrt()
 }
 
-/// How long a state lasted, by looks at it; between two looks that differ it lasted half the time.
+/// Time that a state lasted, by looks at it; between two looks that differ it counts half the time.
 #[derive(Debug, Default)]
 struct Lasted {
     first: Option<Duration>,
@@ -95,8 +95,8 @@ impl Lasted {
         self.last = Some((held, is_in_force));
     }
 
-    /// It was to last all the time, or `until_s` at most. It bit if it lasted for 80 % of that, all
-    /// that is not known counted for it.
+    /// Judges a state that was to last all the time, or `until_s` at most. It bit if it lasted for
+    /// 80 % of that, counting unknown time for it.
     fn reading(&self, until_s: Option<f64>) -> Reading {
         let (Some(first), Some((last, _))) = (self.first, self.last) else {
             return Reading::default();

@@ -38,7 +38,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// From its beginning, which is an outage's.
+    /// Starts with an outage.
     pub fn new(parameters: &Parameters) -> Schedule {
         Schedule {
             parameters: parameters.clone(),
@@ -82,7 +82,7 @@ impl Schedule {
 }
 
 impl Iterator for Schedule {
-    /// When, and whether it goes down then.
+    /// A time, and true if the link goes down then.
     type Item = (f64, bool);
 
     fn next(&mut self) -> Option<(f64, bool)> {

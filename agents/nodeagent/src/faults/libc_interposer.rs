@@ -55,7 +55,7 @@ impl<F: CallFault> Fault for Interposed<F> {
         Calls::can(&machine.config.state_dir.join("try-calls"))
     }
 
-    /// There is one library, and one fault in it at a time.
+    /// One resource: there is one library, with one fault at a time.
     fn resource(&self, _parameters: &Self::Parameters) -> String {
         "calls".into()
     }

@@ -16,7 +16,8 @@ use super::{Fault, Planned, Refusal};
 use crate::machine::memory::{host_can_spare, load, unload, Memory, Use};
 use crate::machine::Machine;
 
-/// Of the ballast that was asked; the role may have grown meanwhile, which takes as much from it.
+/// Share of the requested ballast that counts as a bite: if the role grows meanwhile, the ballast
+/// shrinks.
 const SHARE_MIN: f64 = 0.8;
 /// Less ballast than this is none.
 const BALLAST_BYTES_MIN: u64 = 1_000_000;

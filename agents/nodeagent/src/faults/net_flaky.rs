@@ -26,7 +26,7 @@ pub struct NetFlaky;
 
 const PREFIX: &str = "sparecraft_flaky_";
 const TRIAL: &str = "sparecraft_probe_flaky";
-/// Whole numbers up to here are exact in JSON.
+/// Largest range of integers that are exact in JSON.
 const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 /// A schedule that began so long ago is not gone through from its beginning.
 const AGE_S_MAX: f64 = 86_400.0;
@@ -159,14 +159,14 @@ fn flip(table: &str, down: bool) -> String {
 #[derive(Debug)]
 struct Flips {
     began: Instant,
-    /// Of the schedule, when the thread began.
+    /// Time of the schedule at which the thread began.
     began_s: f64,
     done: Mutex<Done>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Done {
-    /// Since when it is down, if it is [s of the schedule].
+    /// Start of the present outage [s of the schedule].
     down_since_s: Option<f64>,
     down_s: f64,
     flips: u64,
@@ -265,8 +265,8 @@ impl DoseReader for Flaky {
 }
 
 impl Flaky {
-    /// It bit if it was down for 80 % of the schedule's time, no more than twice of it, and came
-    /// to as many flips, some of which may be late.
+    /// Judges the dose: it bit if the link was down for 80 to 200 % of the schedule's time, with as
+    /// many flips, some of which may be late.
     fn compared(&self, done: &Done, now_s: f64) -> Reading {
         let (from_s, schedule) = (self.flips.began_s, Schedule::new(&self.parameters));
         let seconds = now_s - from_s;

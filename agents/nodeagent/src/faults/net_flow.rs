@@ -109,7 +109,8 @@ impl DoseReader for Flows {
         Ok(())
     }
 
-    /// It bit where both buckets held packets back, and neither ever let more pass than it may.
+    /// Judges the dose: it bit if both buckets held packets back, and neither let more pass than
+    /// allowed.
     fn reading(&self) -> Reading {
         let flows = [&self.out, &self.in_];
         let broken = self.is_unled() || flows.iter().any(|flow| flow.too_fast);
@@ -220,7 +221,7 @@ fn socket_at(source: IpAddr, device: &str) -> Result<UdpSocket> {
     Ok(socket)
 }
 
-/// How often the bucket at a device's root has made packets wait.
+/// Times that the bucket at a device's root made packets wait.
 fn overlimits(device: &str) -> Result<u64> {
     let text = run("tc", &["-s", "-j", "qdisc", "show", "dev", device])?;
     let qdiscs: Vec<Value> = serde_json::from_str(&text).context("`tc -s -j qdisc`")?;

@@ -33,7 +33,7 @@ use crate::machine::Machine;
 /// The resource of faults that change a packet's way through the machine, one at a time.
 pub const WAY: &str = "net.way";
 
-/// How long the thread may not see that it is to end.
+/// Maximum time until the thread notices that it must end.
 const STOP_SEEN_WITHIN: Duration = Duration::from_millis(50);
 const FRAME_BYTES_MAX: usize = 65_536;
 const PREFIX: &str = "sparecraft_passage_";
@@ -265,7 +265,7 @@ fn ruleset(table: &str, interface: &str, device: &str, mac: &str, hooks: &[Strin
 /// The asked dose.
 #[derive(Debug, Clone, Copy)]
 pub enum Asked {
-    /// To be held so long on average [ms].
+    /// Mean time for which a packet is held [ms].
     HeldMs(f64),
     /// A share of them to be struck (0 to 1).
     Share(f64),
@@ -282,11 +282,11 @@ struct Passed {
     passed_by: bool,
 }
 
-/// So many packets that went over the interface and none through here were not led here.
+/// Packets over the interface after which none in the interceptor means that they take another way.
 const PASSED_BY_MIN: u64 = 20;
 /// Fewer packets say nothing of a mean.
 const PACKETS_MIN: u64 = 5;
-/// Of the time that was asked.
+/// Share of the requested delay that counts as a bite.
 const HELD_SHARE_MIN: f64 = 0.8;
 
 impl DoseReader for Passed {

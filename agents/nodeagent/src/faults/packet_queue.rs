@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// At most so many wait; of those that come then none is taken. At 1,500 bytes it is 15 MB.
+/// Maximum waiting packets; further ones are dropped. At 1,500 bytes it is 15 MB.
 const FRAMES_MAX: usize = 10_000;
 
 /// The fates of the frames so far.
@@ -14,11 +14,11 @@ const FRAMES_MAX: usize = 10_000;
 pub struct Counts {
     /// Frames that the fault was for.
     pub taken: AtomicU64,
-    /// Of them, those that it struck.
+    /// Packets that the fault met.
     pub struck: AtomicU64,
-    /// Of all, those that went on.
+    /// Packets that were passed on.
     pub passed: AtomicU64,
-    /// For how long those had been held, together [us].
+    /// Total time for which those were held [us].
     pub held_us: AtomicU64,
     /// Frames that came while the queue was full.
     pub overflowed: AtomicU64,
@@ -29,7 +29,7 @@ pub struct Counts {
 /// The fate of one frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Verdict {
-    /// When it goes on, since the fault began.
+    /// Time at which it is passed on, since the fault began.
     pub due: Duration,
     /// True if the fault was for it at all, and whether it was struck.
     pub taken: bool,
@@ -114,7 +114,7 @@ impl Queue {
         Some(held.frame)
     }
 
-    /// When the next one is due.
+    /// Time at which the next packet is due.
     pub fn due(&self) -> Option<Duration> {
         self.held.peek().map(|Reverse(held)| held.due)
     }

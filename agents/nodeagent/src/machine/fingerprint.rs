@@ -16,7 +16,7 @@ use super::disk::root_device;
 use super::processes::{self, Process};
 use super::FAULT_MARK;
 
-/// How the source of a fault's own mount begins.
+/// Prefix of the source of a fault's own mount.
 pub const MOUNT_MARK: &str = "sparecraft_";
 
 /// The baseline and the life of the machine that it belongs to.
@@ -152,7 +152,7 @@ fn routes(text: &str) -> BTreeMap<String, String> {
     routes
 }
 
-/// Of the agent's own cgroup only: the machine's limits are the platform's to change.
+/// Limits of the agent's own cgroup; the platform may change the machine's.
 fn limits(cgroups: &Cgroups) -> BTreeMap<String, String> {
     let mut limits = BTreeMap::new();
     if let Ok(cpu) = &cgroups.cpu {

@@ -18,13 +18,13 @@ use super::fingerprint::MOUNT_MARK;
 
 /// Written at once, between two looks at what is left.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Of the host's memory: what stays free of it, whatever a machine may have.
+/// Share of the host's memory that stays free, whatever a machine may use.
 const HOST_SPARE_SHARE: f64 = 0.1;
 
 /// The kernel's counts of one cgroup, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Use {
-    /// Without the page cache that can go.
+    /// Memory in use, without reclaimable page cache.
     pub held: u64,
     pub shared: u64,
     pub unevictable: u64,
@@ -64,7 +64,7 @@ impl Memory {
         }
     }
 
-    /// None where the kernel says `max`, or more than the host has.
+    /// Limit of the cgroup; none for `max` or more than the host has.
     fn own_limit(&self) -> Result<Option<u64>> {
         let text = read(&self.directory.join(self.limit_file()))?;
         let host = host_bytes("MemTotal")?;

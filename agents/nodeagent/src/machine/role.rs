@@ -56,7 +56,7 @@ struct State {
     /// A fault keeps it down.
     crashed: bool,
     restart_at: Option<Instant>,
-    /// Nothing is started any more.
+    /// True if nothing is started any more.
     retired: bool,
 }
 
@@ -120,7 +120,7 @@ impl Role {
         &self.calls
     }
 
-    /// Its processes.
+    /// Processes of the role.
     pub fn processes(&self) -> Vec<Process> {
         self.tree(&mut self.lock())
     }

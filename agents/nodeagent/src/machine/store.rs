@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Store {
     socket: PathBuf,
-    /// Which folder it is over, for the next agent.
+    /// File that names the covered folder, for the next agent.
     record: PathBuf,
     cgroups: Arc<Cgroups>,
 }

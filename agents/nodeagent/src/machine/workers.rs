@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// Those of one machine. An agent that ends takes them with it; what they held is then undone from
-/// the journal.
+/// Worker threads of one machine. An agent that ends takes them along; their faults are then undone
+/// from the journal.
 #[derive(Debug, Default)]
 pub struct Workers(Mutex<BTreeMap<String, Worker>>);
 
