@@ -29,7 +29,7 @@ const OF: Parameter = Parameter::string("of", "which I/Os it meets")
     .or(Default::Text("all"));
 pub const SEED: Parameter =
     Parameter::integer("seed", "decides which of them").at_most(1e15).or(Default::Number(1.0));
-/// An asked harm to I/Os of a kind, drawn by a seed.
+/// A requested harm to I/Os of a kind, drawn by a seed.
 pub struct Asked {
     harm: Harm,
     of: Of,
@@ -227,7 +227,7 @@ impl<D: DiskIo> Fault for Harmed<D> {
         "store".into()
     }
 
-    /// Refuses where the role's data does not lie under a pass-through.
+    /// Refuses a role whose data does not lie under a pass-through.
     fn plan(&self, machine: &Machine, id: &str, parameters: &D::Parameters) -> Planned<IoFault> {
         let folder = machine.role.store().folder();
         if !folder.is_some_and(|folder| is_mounted(&folder)) {
@@ -246,7 +246,7 @@ impl<D: DiskIo> Fault for Harmed<D> {
         machine.role.store().ask(&request).map(drop)
     }
 
-    /// A pass-through that is gone has no fault.
+    /// Undoes it; a pass-through that is gone has no fault.
     fn undo(&self, machine: &Machine, record: &IoFault) -> Result<()> {
         let store = machine.role.store();
         match store.ask(&Request::Clear(record.id.clone())) {

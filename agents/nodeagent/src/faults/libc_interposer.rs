@@ -17,9 +17,9 @@ pub const PERCENT: Parameter = Parameter::number("percent", "share of calls that
     .in_unit("%")
     .above(0.0)
     .at_most(100.0);
-/// Bits of `enum call` in the library.
+/// Bit of `malloc` in the library's `enum call`.
 pub const MALLOC: u32 = 32;
-/// The numbers of its `enum harm`.
+/// Number of a null result in its `enum harm`.
 pub const NULL: u32 = 1;
 pub const ERROR: u32 = 5;
 
@@ -60,7 +60,7 @@ impl<F: CallFault> Fault for Interposed<F> {
         "calls".into()
     }
 
-    /// Refuses where no process of the role has the library in it.
+    /// Refuses a role of which no process has loaded the library.
     fn plan(
         &self,
         machine: &Machine,

@@ -88,7 +88,7 @@ pub fn begin_looks(id: &str) {
     looked_at().insert(id.into());
 }
 
-/// Ends what the dose reader of the episode `id` runs; it starts nothing any more.
+/// Ends programs of the dose reader of episode `id`; it starts no more.
 pub fn end_looks(id: &str) -> Result<()> {
     looked_at().remove(id);
     stop(id)
@@ -131,7 +131,7 @@ pub fn pids(id: &str) -> Vec<i32> {
         .collect()
 }
 
-/// Refuses where the program cannot be run at all.
+/// Refuses a program that cannot be run.
 pub fn can_run(program: &str) -> Result<()> {
     crate::machine::command::run(program, &["--version"]).map(drop)
 }

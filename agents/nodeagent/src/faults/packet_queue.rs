@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Maximum waiting packets; further ones are dropped. At 1,500 bytes it is 15 MB.
 const FRAMES_MAX: usize = 10_000;
 
-/// The fates of the frames so far.
+/// Counts of the frames so far.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Frames that the fault was for.
@@ -22,7 +22,7 @@ pub struct Counts {
     pub held_us: AtomicU64,
     /// Frames that came while the queue was full.
     pub overflowed: AtomicU64,
-    /// Why frames are not held any more, and pass as they always did.
+    /// Reason for holding no more frames, once there is one.
     pub ended: Mutex<Option<String>>,
 }
 
@@ -31,7 +31,7 @@ pub struct Counts {
 pub struct Verdict {
     /// Time at which it is passed on, since the fault began.
     pub due: Duration,
-    /// True if the fault was for it at all, and whether it was struck.
+    /// True if the fault was for it, and true if it was met.
     pub taken: bool,
     pub struck: bool,
 }
@@ -52,7 +52,7 @@ pub trait PacketTransform: Send {
 pub struct Queue {
     held: BinaryHeap<Reverse<Held>>,
     number: u64,
-    /// The latest number that has gone on, by direction.
+    /// Latest number that was passed on, by direction.
     gone: [u64; 2],
 }
 

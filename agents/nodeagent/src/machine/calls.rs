@@ -61,7 +61,7 @@ impl Calls {
         Calls { library: directory.join("calls.so"), control: directory.join("calls.control") }
     }
 
-    /// Before the role starts: what it has to be told, if its variables ask for it.
+    /// Prepares the start of the role: adds its variables for the library, if the role wants it.
     pub fn settle(&self, variables: &mut BTreeMap<String, String>) -> Result<()> {
         if variables.get(WANTED).is_some_and(|value| value == "on") {
             self.write()?;
@@ -88,7 +88,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Checks that a library can be loaded into programs here, and counts their calls.
+    /// Checks that a library can be loaded into programs here and counts their calls.
     pub fn can(directory: &Path) -> Result<()> {
         let tried = Calls::under(directory);
         fs::create_dir_all(directory)?;
@@ -107,7 +107,7 @@ impl Calls {
         Ok(())
     }
 
-    /// True if a process has the library in it; one that is static has not.
+    /// True if a process has loaded the library; a static one has not.
     pub fn is_in(&self, pid: i32) -> bool {
         let maps = processes::maps(pid);
         processes::find(pid).is_some() && maps.contains(&*self.library.to_string_lossy())
@@ -151,7 +151,7 @@ impl Calls {
     }
 }
 
-/// A number drawn from 0 to 2^64 - 1 is below it with this probability.
+/// Threshold below which a number from 0 to 2^64 - 1 falls with this probability.
 fn threshold(share: f64) -> u64 {
     (share * 2_f64.powi(64)) as u64
 }

@@ -26,7 +26,7 @@ struct Kept {
     snapshot: Snapshot,
 }
 
-/// Looks at the machine.
+/// Takes a snapshot of the machine.
 pub fn take(cgroups: &Cgroups) -> Result<Snapshot> {
     let mut snapshot = Snapshot::new();
     snapshot.insert("qdisc".into(), qdiscs(&run("tc", &["-j", "qdisc", "show"])?)?);
@@ -54,7 +54,7 @@ pub fn baseline(file: &Path, cgroups: &Cgroups) -> Result<Snapshot> {
     Ok(kept.snapshot)
 }
 
-/// Compares two looks.
+/// Compares two snapshots.
 pub fn compare(baseline: &Snapshot, now: Snapshot) -> Fingerprint {
     let mut differences = Vec::new();
     let empty = BTreeMap::new();
@@ -79,7 +79,8 @@ pub fn compare(baseline: &Snapshot, now: Snapshot) -> Fingerprint {
     Fingerprint { baseline: baseline.clone(), now, clean: differences.is_empty(), differences }
 }
 
-/// Changes with every boot of the kernel, network name space and first process.
+/// Identity of this life of the machine; changes with every boot of the kernel, network name space
+/// and first process.
 fn life() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let network = fs::read_link("/proc/self/ns/net").unwrap_or_default();

@@ -68,7 +68,7 @@ impl Machine {
     }
 }
 
-/// Why this machine does not have a part.
+/// Reason for a missing part of this machine.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Missing(pub String);
