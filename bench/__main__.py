@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -47,9 +48,15 @@ def main() -> None:
         for title, measure in _parts(Path(work)):
             sys.stderr.write(f"bench: {title}\n")
             result |= measure()
-            kept.write_text(json.dumps(result, indent=1) + "\n")
+            kept.write_text(_as_text(result))
     for line in _lines(result):
         sys.stdout.write(line + "\n")
+
+
+def _as_text(record: JsonObject) -> str:
+    """Return a record as JSON with one list of numbers, or one value, a line."""
+    text = json.dumps(record, indent=1) + "\n"
+    return re.sub(r"\[\s([^][{}\"]+?)\s+\]", lambda row: f"[{' '.join(row[1].split())}]", text)
 
 
 def _parts(work: Path) -> list[tuple[str, Callable[[], JsonObject]]]:

@@ -42,17 +42,17 @@ SchemeText = Annotated[Scheme, Field(strict=False)]  # of a strict model: its te
 MechanismText = Annotated[Mechanism, Field(strict=False)]
 
 
-def scheme_of(text: str, place: str = "scheme") -> Scheme:
+def scheme_of(text: str) -> Scheme:
     """Return the scheme of this name. Raises InputError."""
     try:
         return Scheme(text)
     except ValueError as error:
-        raise InputError(place, expected="cloud or on-prem", got=repr(text)) from error
+        raise InputError("scheme", expected="cloud or on-prem", got=repr(text)) from error
 
 
-def mechanism_of(text: str, place: str = "mechanism") -> Mechanism:
+def mechanism_of(text: str) -> Mechanism:
     """Return the mechanism of this name. Raises InputError."""
     try:
         return Mechanism(text)
     except ValueError as error:
-        raise InputError(place, expected="ara or pf", got=repr(text)) from error
+        raise InputError("mechanism", expected="ara or pf", got=repr(text)) from error

@@ -224,9 +224,7 @@ COMPARE_MODES: Mapping[str, str] = {one["name"]: one["summary"] for one in _ARBI
 COMPARE_OFF = next(iter(COMPARE_MODES))  # replies are not compared, of which an arbiter tells first
 TOKENS = Bounds.model_validate(_ARBITER["bounds"]["tokens"])
 DEFAULT_POLICY = next(iter(POLICIES))  # the plain one, of which an arbiter knows first
-REPLICAS = Bounds.model_validate(_ARBITER["bounds"]["replicas"])
 
 LEASE_S_MAX = float(_AGENT["lease_s_max"])
 KINDS = _kinds(_AGENT)
 FAULT_KINDS = tuple(name for name, one in KINDS.items() if one.group == "fault")
-INTERFERENCE_KINDS = tuple(name for name, one in KINDS.items() if one.group == "interference")

@@ -100,14 +100,14 @@ def designs_available(root: Path = DESIGNS) -> tuple[str, ...]:
     return names_in(root)
 
 
-def load_design(name_or_path: str | Path, root: Path = DESIGNS, seed: int | None = None) -> Design:
+def load_design(name_or_path: str | Path, seed: int | None = None) -> Design:
     """Read and check a design, given its name or its folder: a Path, and text that can only be a
     path (`.`, `./shop`, `../shop`, `/srv/shop`), is never taken for a built-in one's name. A case
     is named as if it had a folder of its own. `seed` goes before the file's.
 
     Raises InputError with file, line and key, what was expected and what came.
     """
-    directory, case = find_design(name_or_path, root)
+    directory, case = find_design(name_or_path)
     toml = read_experiment(directory, case)
     if endpoint := is_endpoint(toml, directory):
         toml, tfvars = with_defaults(toml), fleet_of(directory)

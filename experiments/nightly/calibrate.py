@@ -116,10 +116,10 @@ def detection(
     spread: float,
     factor: float,
     times: int,
-    at: int = 30,
     together: float = 0.0,
 ) -> tuple[float, float]:
     """Share of planted changes that were found in time, and the median delay in nights."""
+    at = 30
     nights = at + DELAY_MAX + 1
     delays = [
         looked_at(year(rng, spread, nights, at, math.log(factor), together), at).planted(at)

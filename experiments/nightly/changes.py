@@ -116,9 +116,9 @@ class Change:
         return after / before
 
 
-def shifts(values: Sequence[float], watch: Watch | None = None) -> list[Shift]:
+def shifts(values: Sequence[float]) -> list[Shift]:
     """Return the changes of level in a series of logarithms, oldest first."""
-    watch = watch or Watch()
+    watch = Watch()
     wanted = math.log(watch.size_min)
     found = _shifts(np.asarray(values, dtype=np.float64), LOG_NOISE_MIN, watch)
     return [shift for shift in found if abs(shift.size) >= wanted]

@@ -10,16 +10,15 @@ alike. From night 31 on the change is there. Each night is looked at as `nightly
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from experiments.nightly.changes import Change, new_changes
-from experiments.nightly.history import End, Gain, History, Night, Percentile, Run, Start, Writer
+from experiments.nightly.history import End, Gain, History, Percentile, Run
 from experiments.nightly.words import change_words
 
 T0 = datetime(2026, 11, 1, 1, 0, tzinfo=UTC)
@@ -114,33 +113,6 @@ def made_up_run(night: int, entry: str = "mediawiki-noisy", **changes: Any) -> l
         Run(**head, arm="replicated", slo_met=met, burn=burn, **tail(p95_ms),
             gains={"mean": gain, "p95": gain, "p99": gain}),
     ]  # fmt: skip
-
-
-def write_nights(
-    folder: Path,
-    runs: Sequence[Sequence[Run]],
-    entries: Sequence[str] = ("mediawiki-noisy",),
-    told: Mapping[int, Sequence[str]] | None = None,
-    **last: Any,
-) -> None:
-    """A history in which each element of `runs` is a night's lines; `told` are the changes of its
-    nights by number, `last` is of the last end."""
-    writer = Writer(folder)
-    for index, lines in enumerate(runs, start=1):
-        at = lines[0].at if lines else T0 + timedelta(days=index)
-        writer.append(
-            Night(night=index, at=at, suite="nightly.toml", budget_minutes=60.0,
-                  entries=tuple(entries))
-        )  # fmt: skip
-        for run in {(one.entry, one.number): one for one in lines}.values():
-            writer.append(
-                Start(night=index, number=run.number, at=at, entry=run.entry, design=run.design,
-                      digest=run.digest, experiment=run.experiment, seed=run.seed)
-            )  # fmt: skip
-        writer.append(*lines)
-        changes = tuple((told or {}).get(index, ()))
-        more = {"changes": changes, **(last if index == len(runs) else {})}
-        writer.append(End(**{"night": index, "at": at, "runs": 1, **more}))
 
 
 def told_of(

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.nightly.history import End, Night, Run, Start, Writer
 from experiments.nightly.planted import T0 as T0
 from experiments.nightly.planted import made_up_run as made_up_run
-from experiments.nightly.planted import write_nights as write_nights
 from experiments.paths import ROOT
 from experiments.tests.report_fixture import fake_run
 
@@ -79,6 +80,33 @@ if "--close" in words:
     shutil.copytree(here.parent / "planned", results / name / "planned" / run)
 sys.exit(0 if act == "ok" else 1)
 '''
+
+
+def write_nights(
+    folder: Path,
+    runs: Sequence[Sequence[Run]],
+    entries: Sequence[str] = ("mediawiki-noisy",),
+    told: Mapping[int, Sequence[str]] | None = None,
+    **last: Any,
+) -> None:
+    """A history in which each element of `runs` is a night's lines; `told` are the changes of its
+    nights by number, `last` is of the last end."""
+    writer = Writer(folder)
+    for index, lines in enumerate(runs, start=1):
+        at = lines[0].at if lines else T0 + timedelta(days=index)
+        writer.append(
+            Night(night=index, at=at, suite="nightly.toml", budget_minutes=60.0,
+                  entries=tuple(entries))
+        )  # fmt: skip
+        for run in {(one.entry, one.number): one for one in lines}.values():
+            writer.append(
+                Start(night=index, number=run.number, at=at, entry=run.entry, design=run.design,
+                      digest=run.digest, experiment=run.experiment, seed=run.seed)
+            )  # fmt: skip
+        writer.append(*lines)
+        changes = tuple((told or {}).get(index, ()))
+        more = {"changes": changes, **(last if index == len(runs) else {})}
+        writer.append(End(**{"night": index, "at": at, "runs": 1, **more}))
 
 
 def template_run(folder: Path) -> Path:

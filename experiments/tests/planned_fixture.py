@@ -66,14 +66,14 @@ def small_prediction() -> dict[str, Any]:
     return plan
 
 
-def planned_run(*, seed: int = 4, measure_s: float = 30.0, rate_per_s: float = 8.0) -> FakeRun:
+def planned_run(*, measure_s: float = 30.0, rate_per_s: float = 8.0) -> FakeRun:
     """A run of one arm, `planned`, on the fleet of `prediction`."""
-    run = fake_run(seed=seed, measure_s=measure_s, rate_per_s=rate_per_s, order="BBBB")
+    run = fake_run(seed=4, measure_s=measure_s, rate_per_s=rate_per_s, order="BBBB")
     run.requests = run.requests.with_columns(arm=pl.lit("planned"), pair=pl.col("repeat"))
     run.events = [_renamed(event) for event in run.events]
     spec = run.manifest["spec"]
     spec["arms"] = {"planned": spec["arms"]["replicated"]}
-    spec["design"] = {"order": "A", "repeats": 4, "seed": seed}
+    spec["design"] = {"order": "A", "repeats": 4, "seed": 4}
     spec["rates"] = {"crash_per_year": 1.0, "failover_s": 15.0, "repair_s": 86400.0}
     spec["fleet"] = {
         "experiment": "mediawiki-noisy-planned", "scheme": "on-prem",

@@ -34,9 +34,7 @@ def writes_lost(lost_per_year: float, takes_over_s: float) -> float:
     return busy / (1.0 + busy)
 
 
-def data_lost(
-    machines: int, crash_per_year: float, joins_s: float, horizon_s: float = HORIZON_S
-) -> float:
+def data_lost(machines: int, crash_per_year: float, joins_s: float) -> float:
     """Upper bound of the share of the horizon [-] after the last copy of a tier's data is lost.
 
     Parameters: machines >= 1 that have it; crash_per_year of each > 0; joins_s, the mean time until
@@ -50,4 +48,4 @@ def data_lost(
         logs.append(logs[-1] + math.log(machines - down) + step)
     top = max(logs)
     last = math.exp(logs[-1] - top) / math.fsum(math.exp(one - top) for one in logs)
-    return min(1.0, rate * horizon_s * last / 2.0)
+    return min(1.0, rate * HORIZON_S * last / 2.0)

@@ -20,7 +20,7 @@ use crate::config::{may_compare, TOKENS_MAX};
 use crate::tier::Tier;
 use crate::{metrics, stats};
 
-/// Its routes.
+/// Routes of the admin API.
 pub fn router(tier: Arc<Tier>) -> Router {
     Router::new()
         .route("/v1/config", get(|State(tier): Shared| async move { Json(stats::config(&tier)) }))
@@ -47,7 +47,7 @@ async fn show_metrics(State(tier): Shared) -> Response {
     ([kind], metrics::text(&tier)).into_response()
 }
 
-/// 503 while no server can be asked.
+/// Health of the arbiter: 503 while no server can be asked.
 async fn health(State(tier): Shared) -> Response {
     let standings = tier.standings();
     let alive = standings.iter().filter(|server| server.alive).count();
@@ -134,7 +134,7 @@ async fn set_server(
     Ok(Json(stats::server(&tier, server)))
 }
 
-/// Why a change is not made.
+/// A refused change, with its HTTP status.
 struct Refusal(StatusCode, String);
 
 impl From<JsonRejection> for Refusal {

@@ -21,21 +21,21 @@ use crate::lock;
 pub const HEADER: &str = "x-sparecraft-replica";
 /// The text before a stamp in a comment.
 const IN_COMMENT: &[u8] = b"sparecraft-replica=";
-/// A comment is looked for in so many bytes of a statement.
+/// Bytes of a statement that are searched for a comment.
 const LOOKED_AT: usize = 1_024;
 /// Requests that are remembered at a time.
 const REQUESTS_MAX: usize = 10_000;
-/// How long one is remembered.
+/// Time for which a request is remembered.
 const AGE_US_MAX: TimeUs = 30_000_000;
-/// Servers that are remembered of one request.
+/// Servers that are remembered per request.
 const HELD_MAX: usize = 64;
 
-/// Which replica of which request.
+/// Identifies one replica of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// The request; other arbiters count from another random number.
+    /// The request. Each arbiter counts from its own random number.
     pub request: u64,
-    /// Its replica, from 0.
+    /// Number of the replica, from 0.
     pub replica: u16,
 }
 
@@ -46,7 +46,7 @@ impl std::fmt::Display for Stamp {
 }
 
 impl Stamp {
-    /// The stamp at the beginning of `text`, as it is displayed.
+    /// Parses a stamp at the beginning of `text`.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let (request, rest) = text.split_at_checked(16)?;
         let request = std::str::from_utf8(request).ok()?;
@@ -59,7 +59,7 @@ impl Stamp {
         })
     }
 
-    /// The stamp in a comment near the beginning of a statement.
+    /// Finds the stamp in a comment near the beginning of a statement.
     pub fn of_statement(sql: &[u8]) -> Option<Self> {
         let mut rest = &sql[..sql.len().min(LOOKED_AT)];
         while let Some(begin) = find(rest, b"/*") {
@@ -110,8 +110,8 @@ struct Request {
 }
 
 impl Siblings {
-    /// Lets `choose` take servers for a replica, given those to avoid; it must say which it took.
-    /// Nobody else chooses for a sibling meanwhile.
+    /// Lets `choose` take servers for a replica, given those to avoid; it returns the ones it took.
+    /// No sibling chooses meanwhile.
     pub fn choose<T>(
         &self,
         now: TimeUs,
@@ -134,7 +134,7 @@ impl Siblings {
         chosen
     }
 
-    /// A replica holds this server, however it came to it.
+    /// Records that a replica holds this server.
     pub fn hold(&self, now: TimeUs, stamp: Stamp, server: ServerId) {
         let mut table = lock(&self.table);
         table.request(now, stamp.request).hold(stamp, server, &self.counters);

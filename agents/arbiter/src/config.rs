@@ -20,7 +20,7 @@ mod tests;
 pub use checks::{may_compare, SERVERS_MAX};
 use health::HealthCheck;
 
-/// One arbiter.
+/// Configuration of one arbiter.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -57,56 +57,56 @@ pub struct Config {
     /// Bounds on every policy.
     #[serde(default)]
     pub guardrails: Guardrails,
-    /// The comparison of replicas' replies.
+    /// Comparison of the replicas' replies.
     #[serde(default)]
     pub compare: Compare,
     /// Requests (MySQL: connections and commands) that may wait for tokens; further ones are refused
     /// at once.
     #[serde(default = "default_waiting_max")]
     pub waiting_max: usize,
-    /// Memory that clients may make the arbiter hold in all [MiB]: see `memory`.
+    /// Memory that all clients together may make the arbiter hold [MiB]: see `memory`.
     #[serde(default = "default_held_mib_max")]
     pub held_mib_max: usize,
-    /// The least rate of a client: in sending while a server waits for it, and in both directions
-    /// while memory is scarce [KiB/s]: see `min_rate`.
+    /// Minimum rate of a client [KiB/s]: in sending while a server waits for it, and in both
+    /// directions while memory is scarce. See `min_rate`.
     #[serde(default = "default_client_kib_per_s_min")]
     pub client_kib_per_s_min: u64,
-    /// HTTP: how long a request may hold its token while its body is passed on as it comes.
+    /// HTTP: maximum time for which a request holds its token while its body is streamed.
     #[serde(default = "default_streaming_ms_max")]
     pub streaming_ms_max: u64,
-    /// HTTP: paths that begin so are read from one server, as it comes, however long that takes.
+    /// HTTP: path prefixes whose reads go to one server and are streamed without a time limit.
     #[serde(default)]
     pub streamed_paths: Vec<String>,
-    /// Redis: clients that may have a connection of their own at a time.
+    /// Redis: clients that may have a dedicated connection at a time.
     #[serde(default = "default_pinned_max")]
     pub pinned_max: usize,
-    /// Redis: of these, how many may be of one client address; a quarter where it is not said.
+    /// Redis: dedicated connections for one client address; by default a quarter of all.
     pub pinned_per_address_max: Option<usize>,
-    /// Redis: how long a connection of a client's own may be idle: nothing is said on it, nothing due,
-    /// no transaction open, no subscription made.
+    /// Redis: time after which a dedicated connection is idle: no traffic, no reply due, no open
+    /// transaction, no subscription.
     #[serde(default = "default_pinned_idle_ms")]
     pub pinned_idle_ms: u64,
     /// The percentile of latencies after which `hedge` sends another replica.
     #[serde(default = "default_hedge_percentile")]
     pub hedge_percentile: f64,
-    /// Of the random draws, to have the same ones again.
+    /// Seed of the random draws, for reproducible runs.
     pub seed: Option<u64>,
-    /// Threads that serve clients, each with a listener and server connections of its own.
+    /// Threads that serve clients, each with its own listener and server connections.
     #[serde(default = "default_threads")]
     pub threads: usize,
-    /// Cores of one server, V: what requests that run at the same time share (see `meter`).
+    /// Cores of one server, V: concurrent requests share them (see `meter`).
     #[serde(default = "default_server_cores")]
     pub server_cores: f64,
     /// HTTP: stamps each replica of a read. MySQL: keeps sessions whose statements carry the stamps
     /// of sibling replicas on different servers; servers are then chosen at the first statement.
     #[serde(default)]
     pub avoid_collisions: bool,
-    /// The file that every decision is written to, to be replayed in the simulator.
+    /// Trace of every decision, for replay in the simulator.
     pub trace: Option<PathBuf>,
     /// Decisions after which the trace ends.
     #[serde(default = "default_trace_lines_max")]
     pub trace_lines_max: u64,
-    /// TCP: how servers are asked whether they are well.
+    /// TCP: health check of the servers.
     pub health_check: Option<HealthCheck>,
     /// TLS of the admin API.
     pub admin_tls: Option<mtls::Files>,
@@ -124,7 +124,7 @@ pub struct Config {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redis {
-    /// A client's reads go to servers that are known to have what it has written.
+    /// Send a client's reads to servers that are known to have its writes.
     #[serde(default)]
     pub read_your_writes: bool,
 }
@@ -133,19 +133,20 @@ pub struct Redis {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memcached {
-    /// The fate of a read that finds nothing.
+    /// Treatment of a read that finds nothing.
     #[serde(default)]
     pub miss: Miss,
 }
 
-/// A read whose server has not what it is for.
+/// Treatment of a miss.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Miss {
-    /// Is a miss.
+    /// Pass the miss on.
     #[default]
     Pass,
-    /// Is asked of another server as well: one that was emptied, or lost the key to a `cas`, is no miss.
+    /// Ask another server as well, because one that was emptied, or lost the key to a `cas`, does
+    /// not know the item.
     Ask,
 }
 
@@ -153,16 +154,16 @@ pub enum Miss {
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mysql {
-    /// Its name.
+    /// User name.
     pub user: String,
-    /// Its password.
+    /// Password.
     pub password: String,
-    /// The database that a probe uses.
+    /// Database that a probe uses.
     pub database: String,
-    /// How clients are asked to prove the password; one that prefers the other way may use it.
+    /// Preferred method of a client's password proof; a client may use the other one.
     #[serde(default)]
     pub auth_plugin: Method,
-    /// The server that is written to; without one no write is sent where there are several servers.
+    /// The server for writes; without one, a tier of several servers refuses writes.
     pub primary: Option<Primary>,
     /// The servers that answer a connection's reads after it has written.
     #[serde(default)]
@@ -187,7 +188,7 @@ pub enum ReadsAfterWrite {
     /// The primary, so that it reads its own writes.
     #[default]
     Primary,
-    /// As before, whether or not replicas have it yet.
+    /// The same servers as before, even if they do not have the write yet.
     Replicas,
 }
 
@@ -204,7 +205,7 @@ impl std::fmt::Debug for Mysql {
     }
 }
 
-/// Functions of constants: serde takes no values.
+/// Makes functions of constants, because serde takes no values as defaults.
 macro_rules! defaults {
     ($($name:ident: $kind:ty = $value:expr;)+) => {
         $(fn $name() -> $kind { $value })+
@@ -238,15 +239,15 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("{path}: cannot read the configuration: {source}")]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// Not TOML, an unknown key, a wrong type (the text has line and column).
     #[error("{path}: {message}")]
     Malformed {
-        /// The file.
+        /// Path of the file.
         path: String,
         /// The TOML reader's message.
         message: String,
@@ -254,9 +255,9 @@ pub enum ConfigError {
     /// A value that cannot work.
     #[error("{path}: {why}")]
     Impossible {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Its key, what would do, what is there.
+        /// The key, the valid values and the value found.
         why: Impossible,
     },
 }
@@ -284,7 +285,7 @@ impl Config {
         Ok(config)
     }
 
-    /// How clients of the admin API are met, if by TLS.
+    /// TLS of the admin API, if it is configured.
     ///
     /// # Errors
     /// Where the files cannot be used.
@@ -298,23 +299,23 @@ impl Config {
         Duration::from_millis(self.connect_timeout_ms)
     }
 
-    /// Limit of a body that is passed on as it comes.
+    /// Limit of a streamed body.
     pub fn streaming_max(&self) -> Duration {
         Duration::from_millis(self.streaming_ms_max)
     }
 
-    /// How many Redis clients of one address may have a connection of their own.
+    /// Dedicated connections for the Redis clients of one address.
     pub fn pinned_per_address_max(&self) -> usize {
         let usual = self.pinned_max.div_ceil(4);
         self.pinned_per_address_max.unwrap_or(usual)
     }
 
-    /// How long a connection of a Redis client's own may be idle.
+    /// Idle time of a dedicated connection.
     pub fn pinned_idle(&self) -> Duration {
         Duration::from_millis(self.pinned_idle_ms)
     }
 
-    /// True where another memcached server is asked for what one lacks.
+    /// True if another memcached server is asked after a miss.
     pub fn asks_misses(&self) -> bool {
         self.memcached.is_some_and(|own| own.miss == Miss::Ask)
     }
@@ -324,11 +325,11 @@ impl Config {
         Duration::from_millis(self.request_timeout_ms)
     }
 
-    /// Silence after which a connection that is passed through is closed.
+    /// Idle time after which a TCP connection is closed.
     pub fn idle_timeout(&self) -> Duration {
         Duration::from_millis(self.idle_timeout_ms)
     }
 }
 
-/// More tokens than this per server are a mistake.
+/// Maximum tokens per server.
 pub const TOKENS_MAX: usize = policy::TOKENS.maximum as usize;

@@ -19,17 +19,17 @@ use tokio::time::{sleep_until, timeout, Instant, Sleep};
 use crate::stream;
 
 const READ_SIZE: usize = 16 * 1024;
-/// With less room than this behind a message's first bytes the buffer grows.
+/// Minimum free room behind a message's first bytes; with less the buffer grows.
 const ROOM_MIN: usize = 4 * 1024;
-/// Bytes that a peer may say before its turn comes; beyond, nothing more is read.
+/// Bytes that a peer may send ahead of its turn; then reading pauses.
 const AHEAD_MAX: usize = 64 * 1024;
-/// A buffer that grew beyond this is given back as soon as it is empty.
+/// A buffer above this size is released as soon as it is empty.
 const KEPT_MAX: usize = 4 * READ_SIZE;
 
 /// A connection with its buffer and its timer.
 pub struct Conn {
     stream: TcpStream,
-    /// Read and not yet used.
+    /// Bytes that were read and not yet used.
     pub buffer: BytesMut,
     alarm: Alarm,
 }
@@ -40,12 +40,12 @@ impl Conn {
         Self { stream, buffer: BytesMut::new(), alarm: Alarm::default() }
     }
 
-    /// The socket alone; what was read and not used is lost.
+    /// Returns the socket; bytes that were read and not used are lost.
     pub fn into_stream(self) -> TcpStream {
         self.stream
     }
 
-    /// Reads more into the buffer; 0 at the end of the connection. May be dropped and called again.
+    /// Reads more into the buffer; returns 0 at the end of the connection. Cancel-safe.
     pub async fn fill(&mut self) -> io::Result<usize> {
         read(&mut self.stream, &mut self.buffer).await
     }
@@ -60,13 +60,13 @@ impl Conn {
         read.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// The future's result; none at the deadline. The timer is this connection's.
+    /// Awaits the future; none at the deadline. Uses this connection's timer.
     pub async fn limit<F: Future>(&mut self, deadline: Instant, future: F) -> Option<F::Output> {
         self.alarm.limit(deadline, future).await
     }
 
-    /// The future's result; none where the peer goes away before it (nobody waits for it any more).
-    /// Bytes that the peer sends meanwhile stay in the buffer.
+    /// Awaits the future; none if the peer disconnects before it. Bytes that the peer sends
+    /// meanwhile stay in the buffer.
     pub async fn while_here<F: Future>(&mut self, future: F) -> Option<F::Output> {
         tokio::select! {
             biased;
@@ -75,7 +75,7 @@ impl Conn {
         }
     }
 
-    /// As `while_here`, but not beyond `deadline`: then it is the inner one that is none.
+    /// As `while_here`, up to `deadline`: then the inner option is none.
     pub async fn limit_while_here<F: Future>(
         &mut self,
         deadline: Instant,
@@ -96,7 +96,7 @@ impl Conn {
         }
     }
 
-    /// Gives the buffer's memory back where nothing is in it.
+    /// Releases the buffer's memory if it is empty.
     pub fn release_buffer(&mut self) {
         if self.buffer.is_empty() {
             self.buffer = BytesMut::new();
@@ -118,7 +118,7 @@ impl Conn {
         self.write_both(bytes, &[], limit).await
     }
 
-    /// Writes one piece and then the other, together where the socket takes them.
+    /// Writes both pieces, in one call if the socket takes them.
     ///
     /// # Errors
     /// Those of the socket, and `TimedOut`.
@@ -150,8 +150,7 @@ impl Conn {
         Ok(())
     }
 
-    /// As `write_both`; false where the peer says something, or closes, before it has taken all: it
-    /// may read no further.
+    /// As `write_both`; false if the peer sends something, or closes, before it has taken all.
     ///
     /// # Errors
     /// Those of the socket, and `TimedOut`.
@@ -184,7 +183,7 @@ impl Conn {
         Ok(true)
     }
 
-    /// Writes what the socket takes now; 0 where that is nothing.
+    /// Writes without waiting; returns the bytes that the socket took.
     pub fn write_now(&mut self, first: &[u8], second: &[u8]) -> io::Result<usize> {
         match self.try_write(first, second) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
@@ -192,8 +191,8 @@ impl Conn {
         }
     }
 
-    /// Writes what the socket takes, and waits for it to take any. With nothing to write, waits for
-    /// the end of the connection. May be dropped and called again.
+    /// Writes as much as the socket takes, and waits until it takes some. With nothing to write,
+    /// waits for the end of the connection. Cancel-safe.
     ///
     /// # Errors
     /// Those of the socket, `UnexpectedEof`, and `TimedOut`.
@@ -216,25 +215,25 @@ impl Conn {
         self.stream.try_write_vectored(&slices)
     }
 
-    /// Waits until the peer closes or says something.
+    /// Waits until the peer closes or sends something.
     pub async fn spoken(&mut self) {
         // Polled, it takes no place in the socket's list of waiters: this is part of every wait for
         // a command.
         poll_fn(|cx| stream::poll_spoken(&self.stream, cx)).await;
     }
 
-    /// The other end's address, for messages.
+    /// Address of the peer, for messages.
     pub fn peer(&self) -> String {
         let ip = self.peer_ip();
         ip.map_or_else(|| "unknown".to_owned(), |ip| ip.to_string())
     }
 
-    /// The other end's IP address; none where it is lost.
+    /// IP address of the peer; none if the connection is lost.
     pub fn peer_ip(&self) -> Option<IpAddr> {
         stream::peer_ip(&self.stream)
     }
 
-    /// True if nothing can be read: the peer has neither closed nor sent what nobody asked for.
+    /// True if nothing can be read: the peer has neither closed nor sent unrequested bytes.
     pub fn is_silent(&mut self) -> bool {
         self.buffer.is_empty() && stream::is_silent(&self.stream)
     }
@@ -262,7 +261,7 @@ impl Conn {
     }
 }
 
-/// Writes what the socket takes; none where the peer says something, or closes, before.
+/// Writes as much as the socket takes; none if the peer sends something, or closes, before.
 async fn write_or_hear(
     stream: &mut TcpStream,
     first: &[u8],
@@ -279,7 +278,7 @@ async fn write_or_hear(
     .await
 }
 
-/// Waits until the peer has closed; what it says is kept, so that the end behind it is seen.
+/// Waits until the peer has closed. Keeps what it sends, so that the end behind it is seen.
 async fn gone(stream: &mut TcpStream, buffer: &mut BytesMut) {
     while buffer.len() < AHEAD_MAX {
         if !matches!(read(stream, buffer).await, Ok(1..)) {
@@ -300,13 +299,13 @@ async fn read(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<usize
     stream.read_buf(buffer).await
 }
 
-/// One timer for deadline after deadline. It goes off at the earliest that was asked for since it
-/// was last set; where that was another, met long ago, it is set again.
+/// One timer for successive deadlines. It fires at the earliest deadline since it was set; if a
+/// later one was asked for, it is set again.
 #[derive(Default)]
 struct Alarm(Option<Pin<Box<Sleep>>>);
 
 impl Alarm {
-    /// The future's result; none at the deadline. The future is tried first.
+    /// Awaits the future; none at the deadline. The future is polled first.
     async fn limit<F: Future>(&mut self, deadline: Instant, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         poll_fn(|context| {

@@ -6,7 +6,7 @@ use wire::arbiter::{CompareMode, Protocol};
 
 use crate::config::SERVERS_MAX;
 
-/// Every protocol and policy, and the bounds of what an arm may set.
+/// Every protocol and policy, and the bounds of an arm's settings.
 pub fn policies() -> Value {
     let protocol = |protocol: Protocol| {
         json!({"name": protocol, "default_port": protocol.default_port(),

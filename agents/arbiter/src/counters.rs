@@ -2,38 +2,38 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// One number that grows (or, for a gauge, also falls).
+/// A counter, or a gauge, which can also fall.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds one.
     pub fn inc(&self) {
         self.add(1);
     }
 
-    /// `n` more.
+    /// Adds `n`.
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Relaxed);
     }
 
-    /// One less (gauges).
+    /// Subtracts one (gauges).
     pub fn dec(&self) {
         self.0.fetch_sub(1, Relaxed);
     }
 
-    /// Replaces the value (gauges).
+    /// Sets the value (gauges).
     pub fn set(&self, n: u64) {
         self.0.store(n, Relaxed);
     }
 
-    /// The value now.
+    /// The current value.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// Of the whole arbiter; the fields are those of [`wire::arbiter::Stats`].
+/// Counters of the whole arbiter; the fields are those of [`wire::arbiter::Stats`].
 #[derive(Debug, Default)]
 #[allow(missing_docs)]
 pub struct Counters {
@@ -52,17 +52,17 @@ pub struct Counters {
     pub client_open: Counter,
     pub token_wait_us_total: Counter,
     pub token_waits: Counter,
-    /// Clients now that have a connection, or a server, to themselves, and reads of whom go nowhere else.
+    /// Clients with a dedicated connection or server, whose reads go nowhere else.
     pub pinned_clients: Counter,
-    /// How often one was given it.
+    /// Dedicated connections that were given.
     pub pins: Counter,
     pub pinned_commands: Counter,
-    /// Connections that this machine could not make, for want of a descriptor, say.
+    /// Connections that this machine could not make, for example for lack of a descriptor.
     pub local_errors: Counter,
     pub compare: CompareCounters,
 }
 
-/// Of comparisons; the fields are those of [`wire::arbiter::Compared`].
+/// Counters of comparisons; the fields are those of [`wire::arbiter::Compared`].
 #[derive(Debug, Default)]
 #[allow(missing_docs)]
 pub struct CompareCounters {
@@ -73,7 +73,7 @@ pub struct CompareCounters {
     pub refused: Counter,
 }
 
-/// Of one server; the fields are those of [`wire::arbiter::ServerStats`].
+/// Counters of one server; the fields are those of [`wire::arbiter::ServerStats`].
 #[derive(Debug, Default)]
 #[allow(missing_docs)]
 pub struct ServerCounters {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use policy::Hedge;
 use tokio::time::{sleep, Instant, Sleep};
 
-/// When the further replicas of one request are due.
+/// Times at which the further replicas of one request are due.
 pub struct Delayed {
     after: Duration,
     left: usize,
@@ -18,7 +18,7 @@ pub struct Delayed {
 }
 
 impl Delayed {
-    /// The time runs from now, when the first replica is sent.
+    /// Starts the time when the first replica is sent.
     pub fn new(hedge: Hedge) -> Self {
         let after = Duration::from_micros(hedge.after_us);
         Self { after, left: hedge.extras, timer: Box::pin(sleep(after)) }
@@ -36,7 +36,7 @@ impl Delayed {
     }
 }
 
-/// As [`Delayed::poll_due`]; never where no replica may follow. May be dropped and called again.
+/// Awaits [`Delayed::poll_due`]; for ever if no replica may follow. Cancel-safe.
 pub async fn due(delayed: &mut Option<Delayed>) {
     match delayed {
         Some(delayed) => std::future::poll_fn(|context| delayed.poll_due(context)).await,

@@ -21,7 +21,7 @@ use crate::tier::{Down, Tier};
 const WAIT_FIRST: Duration = Duration::from_millis(250);
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Probes every server that `downs` names until `probe` says that it is there. Ends with the tier.
+/// Probes every server that `downs` names until `probe` succeeds. Ends with the tier.
 pub async fn run<P, F>(tier: Arc<Tier>, mut downs: mpsc::UnboundedReceiver<Down>, probe: P)
 where
     P: Fn(ServerId) -> F + Clone + Send + Sync + 'static,
@@ -61,7 +61,7 @@ where
     }
 }
 
-/// Checks every living server each `health_check.interval_ms`, for ever; without a health check, none.
+/// Checks every living server at each `health_check.interval_ms`, if a health check is configured.
 pub async fn watch<P, F>(tier: Arc<Tier>, check: P)
 where
     P: Fn(ServerId) -> F + Clone + Send + Sync + 'static,

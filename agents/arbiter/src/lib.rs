@@ -49,7 +49,8 @@ pub mod tier;
 pub mod traced;
 pub mod voting;
 
-/// Every step under a lock is total: a panic while it was held leaves nothing half written.
+/// Locks a mutex, also after a panic: every step under a lock is total, so nothing is left half
+/// written.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use anyhow::{Context, Result};
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Connections that the kernel keeps until they are accepted (cut to its own limit).
+/// Connections that the kernel queues until they are accepted (cut to its own limit).
 const BACKLOG: u32 = 4096;
 
-/// One listener per thread, all at one address.
+/// Opens one listener per thread at the same address.
 pub fn for_clients(address: SocketAddr, threads: usize) -> Result<Vec<TcpListener>> {
     if threads == 1 {
         return Ok(vec![port(address, "listen", false)?]);

@@ -101,7 +101,7 @@ fn serve(config: Config) -> Result<()> {
     })
 }
 
-/// How many descriptors there may be: as many as the system lets us have without asking anyone.
+/// Raises the limit of descriptors as far as the system allows, and returns it.
 fn descriptors() -> Result<usize> {
     let limit = Resource::RLIMIT_NOFILE;
     let (now, most) = getrlimit(limit).context("cannot read the limit of open files")?;

@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex};
 
 use crate::lock;
 
-/// Bytes that every connection may hold uncounted.
+/// Bytes that every connection may hold without being counted.
 pub const UNCOUNTED: usize = 64 * 1024;
-/// Counted in steps, so that most growth touches nothing shared.
+/// Step of counting, so that most growth needs no shared counter.
 const STEP: usize = 64 * 1024;
-/// The clients of one address may hold one part in so many.
+/// The clients of one address may hold one part in this number.
 const SHARES: usize = 4;
 
-/// The memory of all connections.
+/// Memory that all connections hold.
 #[derive(Debug)]
 pub struct Memory {
     state: Mutex<State>,
@@ -31,43 +31,43 @@ pub struct Memory {
 #[derive(Debug, Default)]
 struct State {
     held: usize,
-    /// By the clients of each address that hold any.
+    /// Memory by client address.
     of: HashMap<IpAddr, usize>,
 }
 
 impl Memory {
-    /// Up to `most` bytes may be held.
+    /// Allows up to `most` bytes.
     pub fn new(most: usize) -> Arc<Self> {
         let state = Mutex::default();
         Arc::new(Self { state, most })
     }
 
-    /// Counted now.
+    /// Bytes counted now.
     pub fn held(&self) -> usize {
         lock(&self.state).held
     }
 
-    /// True if more than half is held, so that who is slow stands in the way of others.
+    /// True if more than half is held, so that slow clients obstruct others.
     pub fn is_scarce(&self) -> bool {
         self.held() > self.most / 2
     }
 }
 
-/// For whom memory is held.
+/// The client for whom memory is held.
 #[derive(Debug, Clone, Copy)]
 pub struct Holder {
     address: Option<IpAddr>,
 }
 
 impl Holder {
-    /// A client at an address, if it has one.
+    /// A client at an address, if it is known.
     pub fn new(address: Option<IpAddr>) -> Self {
         let address = address.map(network);
         Self { address }
     }
 }
 
-/// The addresses of one client: of IPv6 no less than a /64.
+/// The addresses of one client: at IPv6 a /64.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64)).into(),
@@ -75,7 +75,7 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The share of one connection; given back when dropped.
+/// The share of one connection; released when dropped.
 #[derive(Debug)]
 pub struct Held {
     memory: Arc<Memory>,
@@ -85,12 +85,12 @@ pub struct Held {
 }
 
 impl Held {
-    /// Nothing yet, bounded by what all may hold.
+    /// Creates an empty share, bounded by the total.
     pub fn new(memory: &Arc<Memory>) -> Self {
         Self { memory: Arc::clone(memory), address: None, most: memory.most, bytes: 0 }
     }
 
-    /// Nothing yet, bounded by what one client may hold, and all clients of its address.
+    /// Creates an empty share, bounded by the limits of the client and of its address.
     pub fn of(memory: &Arc<Memory>, holder: Holder) -> Self {
         let mut held = Self::new(memory);
         held.address = holder.address;
@@ -98,8 +98,7 @@ impl Held {
         held
     }
 
-    /// True if this connection may hold so many bytes in all. They are counted if so; if not, what
-    /// was counted stays.
+    /// Counts up to `bytes` in all; false if they exceed a limit, with the count unchanged.
     pub fn cover(&mut self, bytes: usize) -> bool {
         let wanted = if bytes <= UNCOUNTED { 0 } else { bytes.next_multiple_of(STEP) };
         if wanted <= self.bytes {

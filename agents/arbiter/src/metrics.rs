@@ -11,7 +11,7 @@ use crate::tier::Tier;
 const LATENCY_S: [f64; 15] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
-/// All of it now.
+/// All metrics in Prometheus' text format.
 pub fn text(tier: &Tier) -> String {
     let stats = stats::snapshot(tier);
     let mut page = Page { tier: escaped(&stats.tier), text: String::with_capacity(8 * 1024) };
@@ -29,7 +29,7 @@ pub fn text(tier: &Tier) -> String {
     page.text
 }
 
-/// A figure that each server has.
+/// A metric of each server.
 struct Family {
     name: &'static str,
     kind: &'static str,

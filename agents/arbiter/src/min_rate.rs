@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::config::Config;
 
-/// A client is judged after it was waited for so long, by what came of it in that time. Shorter,
-/// what the kernel keeps of a connection would be taken for a pause.
+/// Waiting time after which a client's rate is judged. A shorter one would judge the kernel's
+/// buffers.
 const TIME: Duration = Duration::from_secs(5);
 
-/// The bytes that came in the current interval, and the least that must.
+/// Bytes in the current interval, and the least that must arrive.
 pub struct MinRate {
     time: Duration,
     bytes_min: usize,
@@ -18,12 +18,12 @@ pub struct MinRate {
 }
 
 impl MinRate {
-    /// Of somebody who sends.
+    /// Rate of a client that sends.
     pub fn of_sender(config: &Config) -> Self {
         Self::new(config.client_kib_per_s_min, TIME)
     }
 
-    /// Of somebody who takes: the kernel tells of it in larger pieces, each of which may take a
+    /// Rate of a client that receives; the kernel reports larger pieces, each of which may take a
     /// request's time.
     pub fn of_taker(config: &Config) -> Self {
         let time = TIME.max(config.request_timeout());
@@ -35,17 +35,17 @@ impl MinRate {
         Self { time, bytes_min: bytes_min as usize, came: 0, waited: Duration::ZERO }
     }
 
-    /// Forgets what was before.
+    /// Starts a new interval.
     pub fn begin(&mut self) {
         (self.came, self.waited) = (0, Duration::ZERO);
     }
 
-    /// How much longer it may be waited for until it is judged.
+    /// Remaining waiting time until it is judged.
     pub fn left(&self) -> Duration {
         self.time - self.waited
     }
 
-    /// So many bytes passed, after such a wait. False where it is judged, and was too slow.
+    /// Adds bytes that passed after a wait. False if the rate was judged, and too low.
     pub fn keeps(&mut self, bytes: usize, waited: Duration) -> bool {
         self.came += bytes;
         self.waited += waited;

@@ -13,30 +13,30 @@ use serde::Deserialize;
 use sha1::{Digest, Sha1};
 use sha2::Sha256;
 
-/// caching_sha2_password: the proof is good, an OK follows.
+/// caching_sha2_password: the proof is accepted, and an OK follows.
 pub const FAST_PATH_TAKEN: [u8; 2] = [1, 3];
-/// caching_sha2_password: the password itself is wanted, over TLS or encrypted.
+/// caching_sha2_password: the password is requested, over TLS or encrypted.
 pub const FULL_PATH_WANTED: [u8; 2] = [1, 4];
 
-/// Bytes of a nonce.
+/// Length of a nonce in bytes.
 pub const NONCE: usize = 20;
-/// Largest RSA key that is used [bytes of its PEM text]: one of 16384 bits needs 2.8 kB.
+/// Maximum RSA key [bytes of its PEM text]: 16384 bits need 2.8 kB.
 const KEY_TEXT_MAX: usize = 4_096;
 
-/// A way to prove a password.
+/// A method of proving a password.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub enum Method {
-    /// Since MySQL 4.1, and MariaDB's.
+    /// mysql_native_password, of MySQL since 4.1 and of MariaDB.
     #[default]
     #[serde(rename = "mysql_native_password")]
     Native,
-    /// MySQL's since 8.0.
+    /// caching_sha2_password, of MySQL since 8.0.
     #[serde(rename = "caching_sha2_password")]
     CachingSha2,
 }
 
 impl Method {
-    /// Its name in the protocol.
+    /// Name in the protocol.
     pub fn name(self) -> &'static [u8] {
         match self {
             Self::Native => b"mysql_native_password",
@@ -44,12 +44,12 @@ impl Method {
         }
     }
 
-    /// The method of this name.
+    /// The method with this name.
     pub fn named(name: &[u8]) -> Option<Self> {
         [Self::Native, Self::CachingSha2].into_iter().find(|method| method.name() == name)
     }
 
-    /// The proof of the password for this nonce; empty for an empty password.
+    /// Proof of the password for this nonce; empty for an empty password.
     pub fn token(self, password: &[u8], nonce: &[u8]) -> Vec<u8> {
         if password.is_empty() {
             return Vec::new();
@@ -71,14 +71,14 @@ impl Method {
     }
 }
 
-/// Bytes by bytes; `mask` begins again where it is shorter.
+/// Exclusive or of the bytes with the repeated mask.
 fn xor(bytes: &[u8], mask: &[u8]) -> Vec<u8> {
     let mask = mask.iter().cycle();
     bytes.iter().zip(mask).map(|(a, b)| a ^ b).collect()
 }
 
-/// The password, encrypted for a server's RSA key (PEM): the full path of caching_sha2_password
-/// without TLS. None where the key is not one.
+/// The password, encrypted with a server's RSA key (PEM): the full path of caching_sha2_password
+/// without TLS. None for an invalid key.
 pub fn encrypted(password: &[u8], nonce: &[u8], key: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(key.get(..key.len().min(KEY_TEXT_MAX))?).ok()?;
     let key = RsaPublicKey::from_public_key_pem(text.trim_end_matches('\0').trim()).ok()?;
@@ -86,12 +86,12 @@ pub fn encrypted(password: &[u8], nonce: &[u8], key: &[u8]) -> Option<Vec<u8>> {
     key.encrypt(&mut OsRng, Oaep::new::<Sha1>(), &plain).ok()
 }
 
-/// True if two proofs are equal, in a time that does not depend on where they differ.
+/// Compares two proofs in constant time.
 pub fn is_equal(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
-/// A nonce without zero bytes.
+/// A random nonce without zero bytes.
 pub fn nonce() -> Result<[u8; NONCE], getrandom::Error> {
     let mut nonce = [0; NONCE];
     getrandom::fill(&mut nonce)?;

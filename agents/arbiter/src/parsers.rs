@@ -12,7 +12,7 @@ use crate::mysql::{classify, handshake, packet};
 use crate::resp::command::{arguments, with_lengths, Commands, Found};
 use crate::{memcached, resp};
 
-/// Runs a parser; panics where it breaks a promise.
+/// Runs a parser; panics if an invariant is violated.
 pub type Target = fn(&[u8]);
 
 /// Name and parser of every target.
@@ -30,7 +30,7 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("memcached_reply", memcached_reply),
 ];
 
-/// A request's head: what a server gets of it has the same framing, and ends where it ends.
+/// Request head: the forwarded head has the same framing and the same end.
 pub fn http_request(bytes: &[u8]) {
     let Ok(Some((head, length))) = parse_request(bytes) else {
         return;
@@ -55,7 +55,7 @@ pub fn http_reply(bytes: &[u8]) {
     }
 }
 
-/// A chunked body, at once and byte by byte.
+/// Chunked body, at once and byte by byte.
 pub fn http_chunks(bytes: &[u8]) {
     let mut whole = Body::new(Framing::Chunked);
     let taken = whole.consume(bytes);
@@ -82,7 +82,7 @@ pub fn mysql_packet(mut bytes: &[u8]) {
     }
 }
 
-/// The connection phase, of both sides.
+/// Connection phase of both sides.
 pub fn mysql_handshake(bytes: &[u8]) {
     if let Some(greeting) = handshake::server_greeting(bytes) {
         assert!(greeting.nonce.len() <= bytes.len());
@@ -95,7 +95,7 @@ pub fn mysql_handshake(bytes: &[u8]) {
     }
 }
 
-/// A statement: what is read as a read must not hold a second statement.
+/// Statement: one classified as a read must not contain a second statement.
 pub fn mysql_statement(sql: &[u8]) {
     let class = classify::classify(sql);
     // The line feed ends a comment that the statement may end in.
@@ -105,7 +105,7 @@ pub fn mysql_statement(sql: &[u8]) {
     }
 }
 
-/// A reply of the shape that the first byte names.
+/// Reply of the form that the first byte selects.
 pub fn mysql_reply(bytes: &[u8]) {
     const SHAPES: [Shape; 4] = [Shape::Single, Shape::Results, Shape::Rows, Shape::Prepared];
     let Some((&shape, mut bytes)) = bytes.split_first() else {
@@ -123,7 +123,7 @@ pub fn mysql_reply(bytes: &[u8]) {
     }
 }
 
-/// Redis commands, at once and byte by byte; arguments are those that were counted.
+/// Redis commands, at once and byte by byte, with the announced number of arguments.
 pub fn resp_command(bytes: &[u8]) {
     let mut at = 0;
     loop {
@@ -165,7 +165,7 @@ pub fn resp_reply(bytes: &[u8]) {
     let _ = replies::<resp::reply::Replies>(bytes);
 }
 
-/// memcached commands: what was found is complete, and nothing shorter is.
+/// memcached commands: each is complete, and no prefix of it is.
 pub fn memcached_command(mut bytes: &[u8]) {
     while let Ok(Some(command)) = memcached::command::next(bytes) {
         assert!(command.length > 1 && command.length <= bytes.len());
@@ -183,13 +183,13 @@ pub fn memcached_reply(bytes: &[u8]) {
     let _ = replies::<memcached::reply::Replies>(bytes);
 }
 
-/// A byte, or what brings more than 4,096 bytes in about as many pieces: a parser may look at all it has
+/// Length of a piece: one byte, or more for long inputs, because a parser may look at all its bytes
 /// for each piece.
 pub(crate) fn piece(bytes: &[u8]) -> usize {
     bytes.len().div_ceil(4_096).max(1)
 }
 
-/// The ends of replies, at once as in pieces; else the reason to end the connection.
+/// Ends of replies, equal at once and in pieces; else the reason for closing the connection.
 pub(crate) fn replies<D: Dialect>(bytes: &[u8]) -> Result<Vec<(usize, Kind)>, Broken> {
     let (whole, broken) = ends::<D>(bytes, bytes.len().max(1));
     let (slow, slowly_broken) = ends::<D>(bytes, piece(bytes));
@@ -197,7 +197,7 @@ pub(crate) fn replies<D: Dialect>(bytes: &[u8]) -> Result<Vec<(usize, Kind)>, Br
     broken.map_or(Ok(whole), Err)
 }
 
-/// The ends of replies in bytes that come `step` at a time, and the reason to end the connection.
+/// Ends of replies in pieces of `step` bytes, and the reason for closing the connection.
 fn ends<D: Dialect>(bytes: &[u8], step: usize) -> (Vec<(usize, Kind)>, Option<Broken>) {
     let (mut at, mut end, mut found) = (0, step.min(bytes.len()), Vec::new());
     let mut dialect = D::default();

@@ -22,30 +22,29 @@ use crate::tier::{Down, Tier};
 use crate::traced::Trace;
 use crate::{admin, health, http, listen, memcached, mysql, resp, stream, tcp};
 
-/// Most client connections at a time; further ones wait in the kernel's queue.
+/// Maximum client connections; further ones wait in the kernel's queue.
 const CLIENTS_MAX: usize = 20_000;
-/// Descriptors that are neither clients' nor for connections to servers: listeners, the admin API's,
-/// files.
+/// Descriptors for neither clients nor servers: listeners, admin API, files.
 const DESCRIPTORS_OWN: usize = 64;
-/// Of the others, for servers: one in so many where connections to them are shared.
+/// Share of the other descriptors for servers, one in this number, where connections to them are
+/// shared.
 const SERVERS_SHARE: usize = 8;
-/// After this long without a file descriptor or memory for it, accepting is tried again.
+/// Pause of accepting after a lack of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// An arbiter whose ports are bound.
 pub struct Arbiter {
     tier: Arc<Tier>,
-    /// Servers that die from now on.
+    /// Servers that die.
     downs: mpsc::UnboundedReceiver<Down>,
-    /// One per thread, all at the same address; the kernel spreads connections over them.
+    /// One per thread, all at the same address; the kernel distributes connections.
     clients: Vec<TcpListener>,
     admin: TcpListener,
     admin_acceptor: Option<mtls::TlsAcceptor>,
     clients_max: usize,
 }
 
-/// How many clients may be connected with so many descriptors, so that there are some left to reach
-/// servers with.
+/// Clients that may be connected, so that descriptors remain for servers.
 fn clients_max(config: &Config, descriptors: usize) -> usize {
     let free = descriptors.saturating_sub(DESCRIPTORS_OWN.min(descriptors / 2));
     let clients = match config.protocol {
@@ -71,7 +70,7 @@ impl Arbiter {
         Ok(Self { clients_max: CLIENTS_MAX, tier, downs, clients, admin, admin_acceptor })
     }
 
-    /// Keeps descriptors back for connections to servers, of so many that there may be.
+    /// Reserves descriptors for connections to servers, of this total.
     pub fn within_descriptors(mut self, descriptors: usize) -> Self {
         self.clients_max = clients_max(self.tier.config(), descriptors);
         self
@@ -87,8 +86,8 @@ impl Arbiter {
         Ok(self.admin.local_addr()?)
     }
 
-    /// Serves until `stop`, then lets requests under way finish, for at most a request's time-out.
-    /// The caller's runtime is the first thread's, and the admin API's.
+    /// Serves until `stop`, then lets requests under way finish, for at most the request time-out.
+    /// The caller's runtime serves the first thread and the admin API.
     ///
     /// # Errors
     /// When a thread cannot be started, or panics.
@@ -141,23 +140,23 @@ fn join(threads: Vec<JoinHandle<()>>) -> Result<()> {
     Ok(())
 }
 
-/// A runtime of one thread, which is that of its `block_on`.
+/// Creates a single-threaded runtime, driven by its `block_on`.
 pub fn thread_runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-/// The parts of every thread that let clients in.
+/// State for accepting clients in every thread.
 #[derive(Clone)]
 struct Acceptor {
     tier: Arc<Tier>,
     shared: Shared,
-    /// Of all threads together.
+    /// Places of all threads together.
     places: Arc<Semaphore>,
     stopped: watch::Receiver<bool>,
 }
 
 impl Acceptor {
-    /// A thread with a runtime of its own, which accepts on `listener`.
+    /// Starts a thread with its own runtime that accepts on `listener`.
     fn open_thread(self, number: usize, listener: TcpListener) -> Result<JoinHandle<()>> {
         // A socket belongs to the runtime that it was registered with.
         let listener = listener.into_std()?;
@@ -179,7 +178,7 @@ impl Acceptor {
             .context("cannot start a thread")
     }
 
-    /// Serves clients until the stop; then those that are there, for at most a request's time-out.
+    /// Serves clients until the stop; then the present ones, for at most the request time-out.
     async fn open(self, listener: TcpListener, front: Front) {
         let (alive, mut all_gone) = mpsc::channel::<()>(1);
         let mut stopped = self.stopped.clone();
@@ -220,7 +219,7 @@ impl Acceptor {
     }
 }
 
-/// The protocol, and what its threads share beyond the tier.
+/// The protocol, with the state that all threads share.
 #[derive(Clone)]
 enum Shared {
     Http,
@@ -231,7 +230,7 @@ enum Shared {
 }
 
 impl Shared {
-    /// As the configuration says; also begins what runs beside all clients.
+    /// Creates it by the configuration, and starts its background tasks.
     fn new(tier: &Arc<Tier>) -> Self {
         let config = tier.config();
         match (config.protocol, &config.mysql) {
@@ -248,7 +247,7 @@ impl Shared {
     }
 }
 
-/// The protocol's own state of one thread.
+/// The protocol's state of one thread.
 #[derive(Clone)]
 enum Front {
     Http(Arc<http::Front>),
@@ -259,7 +258,7 @@ enum Front {
 }
 
 impl Front {
-    /// Also starts the sweeping of its idle connections.
+    /// Creates it, and starts the sweeping of its idle connections.
     fn new(tier: &Arc<Tier>, shared: &Shared) -> Self {
         let tier = Arc::clone(tier);
         match shared {
@@ -279,7 +278,7 @@ impl Front {
         }
     }
 
-    /// Probes dead servers, of all threads, until they are back, and checks living ones.
+    /// Probes dead servers for all threads until they are back, and checks living ones.
     fn probe_dead(&self, tier: &Arc<Tier>, downs: mpsc::UnboundedReceiver<Down>) {
         let prober = self.clone();
         let probe = move |server| {

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, Instant, Sleep};
 
-/// Read and not yet written, in each direction.
+/// Buffer size of each direction.
 const COPY_BYTES: usize = 16 * 1024;
 
 /// The side whose connection broke.
@@ -22,11 +22,11 @@ pub enum Broken {
     Client,
     /// The server's.
     Server,
-    /// Neither's: both were silent for too long.
+    /// Neither: both were silent for too long.
     Idle,
 }
 
-/// Bytes passed on.
+/// Bytes that were passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
     /// To the server.
@@ -35,8 +35,8 @@ pub struct Sent {
     pub to_client: u64,
 }
 
-/// Joins them to their ends, or until no byte has moved for `idle_max`. `on_answer` is told of each
-/// piece that comes from the server.
+/// Copies in both directions up to their ends, or until nothing was copied for `idle_max`. Calls
+/// `on_answer` for each piece from the server.
 pub async fn join(
     client: &mut TcpStream,
     server: &mut TcpStream,
@@ -63,7 +63,7 @@ pub async fn join(
     .await
 }
 
-/// How long no byte has moved. Its timer is set again only when it goes off.
+/// Measures the time without a copied byte. The timer is reset only when it fires.
 struct IdleTimer {
     max: Duration,
     moved: u64,
@@ -76,7 +76,7 @@ impl IdleTimer {
         Self { max, moved: 0, since: Instant::now(), alarm: Box::pin(sleep(max)) }
     }
 
-    /// Ready when it has lasted for too long, given how many bytes have moved so far.
+    /// Ready when it has lasted too long, given the bytes copied so far.
     fn poll(&mut self, cx: &mut Context<'_>, moved: u64) -> Poll<()> {
         if moved != self.moved {
             (self.moved, self.since) = (moved, Instant::now());
@@ -92,7 +92,7 @@ impl IdleTimer {
     }
 }
 
-/// Which end of a way broke.
+/// The end of a direction that broke.
 enum End {
     From,
     To,
@@ -110,7 +110,7 @@ impl End {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// Nothing more comes.
+    /// The source has ended.
     Ending,
     Ended,
 }

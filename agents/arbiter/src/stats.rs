@@ -7,7 +7,7 @@ use wire::arbiter::{
 
 use crate::tier::{Standing, Tier};
 
-/// The configuration now, live changes included, without secrets.
+/// The current configuration, with live changes and without secrets.
 pub fn config(tier: &Tier) -> Config {
     let file = tier.config();
     let (policy, tokens) = tier.policy();
@@ -28,7 +28,7 @@ pub fn config(tier: &Tier) -> Config {
     }
 }
 
-/// The counters and gauges now.
+/// The current counters and gauges.
 pub fn snapshot(tier: &Tier) -> Stats {
     let counters = &tier.counters;
     let (policy, tokens_per_server) = tier.policy();
@@ -107,7 +107,7 @@ fn compared(tier: &Tier) -> Compared {
     }
 }
 
-/// One server now.
+/// Figures of one server.
 pub fn server(tier: &Tier, server: usize) -> ServerStats {
     one_server(tier, server, &tier.standings()[server])
 }

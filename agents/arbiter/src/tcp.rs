@@ -34,7 +34,7 @@ pub async fn serve(tier: Arc<Tier>, mut client: TcpStream) {
     request.end(ended);
 }
 
-/// A server that takes the connection.
+/// Connects to a server of the policy's choice.
 async fn reach(tier: &Arc<Tier>, deadline: Deadline) -> Option<(Lease, TcpStream)> {
     let mut refusing: Vec<ServerId> = Vec::new();
     loop {
@@ -47,7 +47,7 @@ async fn reach(tier: &Arc<Tier>, deadline: Deadline) -> Option<(Lease, TcpStream
     }
 }
 
-/// A connection in the accounts.
+/// A connection with its accounting.
 struct Request<'a> {
     flight: Flight,
     tier: &'a Tier,
@@ -66,7 +66,7 @@ impl Request<'_> {
         }
     }
 
-    /// Counts it as failed where the client got no answer and did not end it itself.
+    /// Ends it; as failed if the client got no answer and did not end it.
     fn end(self, ended: Result<Sent, Broken>) {
         let is_servers = ended == Err(Broken::Server)
             || matches!(ended, Ok(Sent { to_server, to_client: 0 }) if to_server > 0);

@@ -40,10 +40,10 @@ pub use reach::{Down, Unreached};
 pub use uploads::UploadPlace;
 use uploads::Uploads;
 
-/// The server that takes writes, where the protocol has such a one: the first.
+/// The server for writes, if the protocol has one: the first.
 pub const PRIMARY: ServerId = 0;
 
-/// The servers of a tier, who waits for them, and what all protocols count.
+/// Servers of a tier, the requests that wait for them, and counters of all protocols.
 pub struct Tier {
     config: Config,
     started: Instant,
@@ -59,23 +59,23 @@ pub struct Tier {
     pub meter: Meter,
     /// Memory that clients make the arbiter hold.
     pub memory: Arc<Memory>,
-    /// Requests whose bodies are passed on.
+    /// Requests whose bodies are streamed.
     uploads: Uploads,
-    /// Which servers the replicas of the tier above hold.
+    /// Servers that the replicas of the tier above hold.
     pub siblings: Siblings,
-    /// Of requests that are sent in stamped replicas.
+    /// Number of the next request that is sent in stamped replicas.
     next_stamp: AtomicU64,
     next_client: AtomicU64,
     /// The comparison of replicas' replies.
     pub comparing: Comparing,
 }
 
-/// The servers that a request asks for.
+/// Servers that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// One: it cannot be copied.
+    /// One, because it cannot be replicated.
     One,
-    /// So many, and one more where one that is out is to be probed.
+    /// This number, and one more if an ejected server is due for a probe.
     Copies(usize),
 }
 
@@ -85,18 +85,18 @@ struct Choices {
     /// Scratch of `acquire`.
     grants: Vec<Grant>,
     waiters: HashMap<RequestId, mpsc::UnboundedSender<Lease>>,
-    /// Servers that somebody took out, and that only they bring back in.
+    /// Servers that were taken out by an operator, who must let them in.
     taken_out: Vec<bool>,
 }
 
-/// One server's standing in the policy, for `/v1/stats`.
+/// State of one server in the policy, for `/v1/stats`.
 #[derive(Debug, Clone, Copy)]
 pub struct Standing {
     /// True if it may be chosen.
     pub alive: bool,
-    /// True if it is out for its failures.
+    /// True if it is ejected for its failures.
     pub ejected: bool,
-    /// True if somebody took it out.
+    /// True if an operator took it out.
     pub taken_out: bool,
     /// Its tokens in the pool.
     pub tokens_free: usize,
@@ -105,7 +105,7 @@ pub struct Standing {
 }
 
 impl Tier {
-    /// A tier, and the servers that die from now on (for `health`).
+    /// Creates a tier, and the channel of dying servers (for `health`).
     pub fn new(config: Config, trace: Option<Trace>) -> (Arc<Self>, mpsc::UnboundedReceiver<Down>) {
         let (downs, downs_to_probe) = mpsc::unbounded_channel();
         let settings = Settings {
@@ -150,40 +150,40 @@ impl Tier {
         (Arc::new(tier), downs_to_probe)
     }
 
-    /// The file's configuration.
+    /// The configuration of the file.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The servers; one's number is its place among them.
+    /// The servers, by number.
     pub fn servers(&self) -> &[Server] {
         &self.config.servers
     }
 
-    /// Nothing more is traced, and the file is complete.
+    /// Completes the trace.
     pub fn end_trace(&self) {
         self.choices().selector.end();
     }
 
-    /// Since the start.
+    /// Time since the start.
     pub fn uptime(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// True if a copy of the next read goes to a server that is out, as a probe.
+    /// True if the next read probes an ejected server with a copy.
     pub fn is_probe_due(&self, now: Instant) -> bool {
         let now = self.us_at(now);
         self.choices().selector.is_probe_due(now, &[])
     }
 
-    /// Replicas of the next read: those of all, or one more where one server alone would be one that
-    /// was not observed for long.
+    /// Replicas of the next read: the configured number, or one more if the only server was not
+    /// observed for long.
     pub fn read_replicas(&self, now: Instant) -> usize {
         let now = self.us_at(now);
         self.choices().selector.replicas(now, self.replicas())
     }
 
-    /// Each server's standing in the policy.
+    /// State of each server in the policy.
     pub fn standings(&self) -> Vec<Standing> {
         let choices = self.choices();
         (0..self.servers().len())
@@ -209,8 +209,8 @@ impl Tier {
         self.acquire_but(wanted, exclude, &[])
     }
 
-    /// As `acquire`; for a replica of the tier above, where it can be had, none that a sibling of the
-    /// replica holds. A lease that comes later is to be told to `collision_avoidance`.
+    /// As `acquire`; avoids servers of sibling replicas if possible. Later leases must be reported
+    /// to `collision_avoidance`.
     pub fn acquire_for(
         self: &Arc<Self>,
         stamp: Option<Stamp>,
@@ -245,8 +245,8 @@ impl Tier {
         })
     }
 
-    /// Asks for a server again, for who has a connection there and keeps it. If its tokens are out,
-    /// one is to come where the request `waits`, else none.
+    /// Asks for the token of a server to which the caller has a connection. If none is free, one
+    /// follows if the request `waits`.
     pub fn again(self: &Arc<Self>, server: ServerId, waits: bool) -> Result<Leases, Refused> {
         self.ask(|selector, now, request, grants| {
             selector.again(now, (request, server), waits, grants)
@@ -284,13 +284,13 @@ impl Tier {
         })
     }
 
-    /// When further replicas are due of a request that keeps the server it has.
+    /// Times for further replicas of a request that keeps its server.
     pub fn delay(&self, r: usize) -> Option<Hedge> {
         self.choices().selector.delay(r)
     }
 
-    /// One more server for a request that is late and has those in `used`, if one is free now and
-    /// the guardrails have room for it.
+    /// One more server for a late request that has those in `used`, if one is free and the
+    /// guardrails allow it.
     pub fn hedge(self: &Arc<Self>, used: &[ServerId]) -> Option<Lease> {
         self.one_more(self.next_request.fetch_add(1, Relaxed), used)
     }
@@ -307,41 +307,41 @@ impl Tier {
         Some(self.lease(grant, since))
     }
 
-    /// Puts the servers that may be chosen into `alive`, in the order of their places.
+    /// Fills `alive` with the servers that may be chosen, in order.
     pub fn alive(&self, alive: &mut Vec<ServerId>) {
         let choices = self.choices();
         alive.clear();
         alive.extend((0..self.servers().len()).filter(|&server| choices.selector.is_alive(server)));
     }
 
-    /// A replica of the tier above has this server.
+    /// Records that a replica of the tier above holds this server.
     pub fn holds(&self, stamp: Stamp, server: ServerId) {
         self.siblings.hold(self.now(), stamp, server);
     }
 
-    /// A number for a request that is sent in stamped replicas.
+    /// Number of a request that is sent in stamped replicas.
     pub fn next_stamp(&self) -> u64 {
         self.next_stamp.fetch_add(1, Relaxed)
     }
 
-    /// A number for a client.
+    /// Number of a client.
     pub fn next_client(&self) -> u64 {
         self.next_client.fetch_add(1, Relaxed)
     }
 
-    /// A client's request ended: what it took since `received`, whatever came of it.
+    /// Counts a request that ended, with its latency since `received`, whatever its outcome.
     pub fn request_ended(&self, received: Instant) {
         self.requests_ended(received, 1);
     }
 
-    /// As `request_ended`, for as many as were asked and answered together.
+    /// As `request_ended`, for requests that were sent and answered together.
     pub fn requests_ended(&self, received: Instant, count: u32) {
         let ended = Instant::now();
         let latency_us = micros(ended - received);
         self.meter.requests(self.us_at(ended), latency_us, count);
     }
 
-    /// A replica is on its way to the server.
+    /// Starts the accounting of a replica that is sent.
     pub fn sent(self: &Arc<Self>, server: ServerId) -> Flight {
         self.counters.replicas_sent.inc();
         self.server_counters[server].requests.inc();
@@ -379,12 +379,12 @@ impl Tier {
         }
     }
 
-    /// Runs a decision that may serve who waits, then hands the leases out.
+    /// Runs a decision that may serve waiting requests, then delivers the leases.
     fn decide(self: &Arc<Self>, step: impl FnOnce(&mut Choices, TimeUs, &mut Vec<Grant>)) {
         self.decide_at(Instant::now(), step);
     }
 
-    /// As `decide`, of a clock that was just read.
+    /// As `decide`, at a given time.
     fn decide_at(
         self: &Arc<Self>,
         now: Instant,
@@ -410,7 +410,7 @@ impl Tier {
     }
 }
 
-/// The start of a count, so that two arbiters' numbers do not meet.
+/// A random start of counting, so that the numbers of two arbiters differ.
 pub fn random() -> u64 {
     let mut bytes = [0; 8];
     // Without randomness numbers may meet, and two requests would avoid each other's servers.

@@ -25,7 +25,7 @@ pub struct Traced {
 }
 
 impl Traced {
-    /// A selector of these settings; with a trace, which so begins.
+    /// Creates a selector with these settings; writes them to the trace, if there is one.
     pub fn new(settings: Settings, trace: Option<Trace>) -> Self {
         let mut traced = Self { selector: Selector::new(settings), trace };
         if let Some(trace) = &mut traced.trace {
@@ -34,7 +34,7 @@ impl Traced {
         traced
     }
 
-    /// Writes what is not yet written, and the last line.
+    /// Writes the rest and the last line.
     pub fn end(&mut self) {
         if let Some(trace) = self.trace.take() {
             trace.end(Reason::Exit);
@@ -162,10 +162,10 @@ impl Drop for Traced {
     }
 }
 
-/// A file that a trace goes to.
+/// A trace file.
 pub struct Trace {
     file: File,
-    /// For messages.
+    /// Path, for messages.
     path: String,
     lines: Vec<u8>,
     calls: u64,
@@ -174,7 +174,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Begins a file, over what was there, for at most `calls_max` calls.
+    /// Creates or overwrites a file, for at most `calls_max` calls.
     pub fn create(path: &Path, calls_max: u64) -> io::Result<Self> {
         Ok(Self {
             file: File::create(path)?,
@@ -186,7 +186,7 @@ impl Trace {
         })
     }
 
-    /// True if there may be further calls.
+    /// Writes a call; true if more may follow.
     fn call(&mut self, call: Call<'_>) -> bool {
         self.calls += 1;
         self.put(&Line::Call(call));

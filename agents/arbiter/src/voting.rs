@@ -15,16 +15,16 @@ use crate::comparing::{majority_of, Digest};
 use crate::lock;
 use crate::tier::Tier;
 
-/// The votes of one read; counted when nobody can add any more.
+/// Votes of one read; counted when none can be added any more.
 pub struct ReplyVote {
     tier: Arc<Tier>,
-    /// By which it is counted.
+    /// Rules of counting.
     pub rules: Arc<Compare>,
     votes: Mutex<SmallVec<[(ServerId, Digest); 4]>>,
 }
 
 impl ReplyVote {
-    /// Of a read that begins now; none where replies are not compared.
+    /// Opens the vote of a read; none if replies are not compared.
     pub fn open(tier: &Arc<Tier>) -> Option<Arc<Self>> {
         if tier.comparing.mode() == CompareMode::Off {
             return None;
@@ -35,7 +35,7 @@ impl ReplyVote {
             .then(|| Arc::new(Self { tier: Arc::clone(tier), rules, votes: Mutex::default() }))
     }
 
-    /// True if a reply waits until others agree with it.
+    /// True if a reply is held until others agree.
     pub fn refuses(&self) -> bool {
         self.rules.mode == CompareMode::Refuse
     }
@@ -45,7 +45,7 @@ impl ReplyVote {
         self.rules.mode == CompareMode::Count
     }
 
-    /// A complete good reply.
+    /// Adds a complete good reply.
     pub fn vote(&self, server: ServerId, digest: Digest) {
         let mut votes = lock(&self.votes);
         // A server that was asked twice has one vote.
@@ -54,12 +54,12 @@ impl ReplyVote {
         }
     }
 
-    /// A reply that cannot be compared for its size.
+    /// Adds a reply that is too large to be compared.
     pub fn too_large(&self) {
         self.tier.counters.compare.too_large.inc();
     }
 
-    /// The client gets an error because no majority agreed.
+    /// Notes that the client got an error for lack of a majority.
     pub fn refused(&self) {
         self.tier.counters.compare.refused.inc();
     }
@@ -93,9 +93,9 @@ enum Verdict {
     /// Fewer than two votes.
     NotCompared,
     Equal,
-    /// More than half gave this one; others did not.
+    /// More than half gave this one; others differ.
     Minority(Digest),
-    /// They differ, and none has more than half.
+    /// They differ without a majority.
     Disputed,
 }
 

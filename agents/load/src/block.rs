@@ -33,9 +33,9 @@ pub struct Block {
     pub priority: String,
 }
 
-/// How a block ended.
+/// The result of a block.
 pub struct Outcome {
-    /// Its loops.
+    /// Results of the loops.
     pub ended: Vec<Ended>,
     /// Why one of them failed.
     pub error: Option<String>,

@@ -24,18 +24,18 @@ enum State {
     Idle,
 }
 
-/// What a read led to.
+/// Result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Took {
     /// More has to come.
     Nothing,
     /// The request has ended; whether the connection can be used again.
     Ended(Outcome, bool),
-    /// It can be asked.
+    /// Logged in: it takes requests.
     LoggedIn,
     /// Something is to be written.
     Write,
-    /// It was idle, and is no good any more.
+    /// Broken while it was idle.
     Gone,
 }
 
@@ -50,13 +50,13 @@ pub struct Conn {
     input: Vec<u8>,
     output: Vec<u8>,
     written: usize,
-    /// Whom it leads to.
+    /// Number of its target.
     pub target: usize,
     /// The arrival that it is for.
     pub place: usize,
-    /// When that began.
+    /// Time at which its request was sent.
     pub sent_ns: i64,
-    /// When that ends at the latest.
+    /// Deadline of its request.
     pub limit_ns: i64,
     /// Another at each change of what it does.
     pub stamp: u64,
@@ -99,7 +99,7 @@ impl Conn {
         matches!(self.state, State::Connecting)
     }
 
-    /// Whether it came to be made; none: it goes on.
+    /// The result of connecting; none while it goes on.
     pub fn connected(&mut self) -> Option<io::Result<()>> {
         if let Ok(Some(error)) | Err(error) = self.stream.take_error() {
             return Some(Err(error));
@@ -144,7 +144,7 @@ impl Conn {
         self.stamp = stamp;
     }
 
-    /// Nothing is asked any more.
+    /// Becomes idle.
     pub fn rest(&mut self, stamp: u64) {
         self.state = State::Idle;
         self.input.clear();
@@ -175,7 +175,7 @@ impl Conn {
         Ok(())
     }
 
-    /// How a request ends whose connection broke.
+    /// Outcome of a request whose connection broke.
     pub fn lost(&self) -> Outcome {
         match self.state {
             State::Connecting | State::ShakingHands | State::LoggingIn(_) => {
@@ -185,7 +185,7 @@ impl Conn {
         }
     }
 
-    /// Its request, which has ended.
+    /// Record of its request, which has ended.
     pub fn record(&self, outcome: Outcome, done_ns: i64) -> Record {
         let seen = match self.state {
             State::Connecting | State::ShakingHands | State::LoggingIn(_) => Seen::default(),

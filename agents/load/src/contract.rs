@@ -53,7 +53,7 @@ pub fn carry_out(plan: &Path, records: &Path, control: u32) -> Result<()> {
     Ok(())
 }
 
-/// Until each loop has ended, or before the word to go there is none to come.
+/// Follows the control socket until each loop has ended, or until it closes before the word to go.
 fn follow(block: &Block, loops: usize, told: &Receiver<Told>) {
     let (mut gone, mut left) = (false, loops);
     while left > 0 {

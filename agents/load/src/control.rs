@@ -13,44 +13,44 @@ use serde::{Deserialize, Serialize};
 use crate::clock::from_s;
 use crate::record::Start;
 
-/// One thread's part of the load: what it was to do, did and took.
+/// One thread's part of the load, with its own use of the machine.
 #[derive(Debug, Serialize)]
 pub struct Use {
-    /// Its number.
+    /// Number of the thread.
     pub worker: usize,
-    /// Where it ran.
+    /// Host name.
     pub host: String,
     /// The processor's, that it got.
     pub priority: String,
     /// Arrivals of its own.
     pub planned: u64,
-    /// Those with a record.
+    /// Requests with a record.
     pub recorded: u64,
-    /// Of one core, the mean.
+    /// Mean use of one core.
     pub cpu_share: f64,
     /// The most of any second.
     pub cpu_share_max: f64,
 }
 
-/// What a worker says.
+/// A message of a worker.
 #[derive(Debug, Serialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum Say {
-    /// It only needs the word to go.
+    /// Ready to go.
     Ready,
     /// The end of it.
     Done {
         /// Arrivals that it came to.
         launched: u64,
-        /// Those with a record.
+        /// Requests with a record.
         recorded: u64,
-        /// Those under way when it was told to stop.
+        /// Requests under way at the stop.
         unfinished: u64,
         /// Records that the disk did not take.
         unwritten: u64,
         /// Why it failed, or why the disk took no more.
         error: Option<String>,
-        /// Its threads.
+        /// Use by thread.
         workers: Vec<Use>,
     },
 }

@@ -11,13 +11,13 @@ pub struct CpuUse {
 }
 
 impl CpuUse {
-    /// From now on.
+    /// Starts measuring.
     pub fn begin(now_ns: i64) -> Self {
         let mark = (now_ns, thread_cpu_ns());
         Self { begun: mark, last: mark, share_max: 0.0 }
     }
 
-    /// When the next mark is due.
+    /// Time of the next mark.
     pub fn next_ns(&self) -> i64 {
         self.last.0 + SECOND
     }

@@ -38,14 +38,14 @@ const PASS_ON: usize = 4096;
 /// Requests in a row without a look for answers.
 const LAUNCHES: usize = 64;
 
-/// What one loop did.
+/// The result of one loop.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Ended {
     /// Arrivals that it came to.
     pub launched: u64,
-    /// Those that have a record; the others were under way when it was stopped.
+    /// Requests with a record; the others were under way at the stop.
     pub recorded: u64,
-    /// Of one core: the mean, and the most of any second.
+    /// Mean use of one core, and the maximum of any second.
     pub cpu_share: f64,
     /// See `cpu_share`.
     pub cpu_share_max: f64,
@@ -70,13 +70,13 @@ pub struct Engine {
     step: usize,
     /// Steps that wait for their time, the first on top.
     thinking: BinaryHeap<Reverse<(i64, usize)>>,
-    /// Those who ask operations over HTTP, by the arrival that they are at.
+    /// Visits over HTTP, by the arrival that they are at.
     visits: HashMap<usize, Visit>,
     launched: u64,
     recorded: u64,
     in_flight: usize,
     in_flight_max: usize,
-    /// In order, since each kind's limit is as long for all; those of ended requests are passed by.
+    /// Deadlines in order, as each kind has one limit; those of ended requests are skipped.
     connecting: VecDeque<Mark>,
     answering: VecDeque<Mark>,
     out: Vec<Record>,
@@ -85,7 +85,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Of `count` threads this is `number`: it has every `count`-th arrival.
+    /// Creates thread `number` of `count`: it has every `count`-th arrival.
     pub fn new(
         plan: Arc<Plan>,
         number: usize,
@@ -114,7 +114,7 @@ impl Engine {
         })
     }
 
-    /// What ends it.
+    /// Handle that stops it.
     pub fn stopper(&self) -> Stop {
         self.waiting.stop.clone()
     }
@@ -148,7 +148,7 @@ impl Engine {
         Ok(Ended { launched: self.launched, recorded: self.recorded, cpu_share, cpu_share_max })
     }
 
-    /// When the next request is due.
+    /// Time of the next request.
     fn due_ns(&self) -> i64 {
         let arrival_ns = match self.plan.offsets_ns.get(self.next) {
             Some(offset_ns) => self.origin_ns + offset_ns,
@@ -158,7 +158,7 @@ impl Engine {
         arrival_ns.min(*step_ns)
     }
 
-    /// When there is something else to do although nothing comes.
+    /// Time of the next action that needs no event.
     fn wake_ns(&mut self) -> i64 {
         let pass_on_ns = if self.out.is_empty() { i64::MAX } else { self.passed_ns + PASS_ON_NS };
         let mut wake_ns = pass_on_ns;

@@ -15,7 +15,7 @@ const COOKIES_MAX: usize = 50;
 /// A request, and the answers that are good (`HttpRequest` of `contracts/load-plan.schema.json`).
 #[derive(Debug, Clone, Deserialize)]
 pub struct HttpRequest {
-    /// Its method.
+    /// Method.
     pub method: String,
     path: Vec<Part>,
     headers: Vec<(String, Vec<Part>)>,
@@ -60,9 +60,9 @@ pub enum PathStep {
 pub struct AnswerCheck {
     /// The body contains it.
     pub text: Option<String>,
-    /// Of this value of the body.
+    /// Path of a value in the body.
     pub json_path: Option<Vec<PathStep>>,
-    /// Of this header.
+    /// Name of a header.
     pub header: Option<String>,
     /// The value found is this.
     pub equals: Option<Value>,
@@ -77,18 +77,18 @@ pub struct AnswerCheck {
 /// A value that later steps use, and where the answer has it.
 #[derive(Debug, Clone, Deserialize)]
 pub struct TakenValue {
-    /// Its name.
+    /// Name of the variable.
     pub name: String,
-    /// In the body.
+    /// Path of its value in the body.
     pub json_path: Option<Vec<PathStep>>,
-    /// In a header.
+    /// Header with its value.
     pub header: Option<String>,
 }
 
 /// The values of an arrival, and the cookies of its session.
 #[derive(Debug, Clone, Default)]
 pub struct VirtualUser {
-    /// By name.
+    /// Values by name.
     pub values: BTreeMap<String, String>,
     cookies: Vec<(String, String)>,
 }

@@ -9,20 +9,20 @@ pub enum Outcome {
     AbortedConnection,
     /// No connection: refused, unreachable.
     ConnectionError,
-    /// Not complete in time.
+    /// Incomplete at the time-out.
     TimeOut,
     /// Complete, and it says that the server failed.
     BadStatus,
     /// Complete, and not what was asked for; not of the protocol; too large.
     BadContent,
-    /// Not sent: too many were under way.
+    /// Not sent, because too many were under way.
     Dropped,
     /// Never sent: a step of a session after one that failed.
     Unreached,
 }
 
 impl Outcome {
-    /// Its name in the records.
+    /// Name in the records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",

@@ -83,20 +83,21 @@ fn yes() -> bool {
     true
 }
 
-/// One thing to ask for.
+/// An operation.
 #[derive(Debug, Clone)]
 pub struct Operation {
-    /// In the records.
+    /// Name in the records.
     pub name: String,
-    /// What a good answer contains.
+    /// Text that a good reply contains.
     pub check: Finder<'static>,
-    /// One for each URL of its entry: arrival `index` takes the one of `index` modulo their count.
+    /// Routes, one for each URL of its entry: arrival `index` takes number `index` modulo their
+    /// count.
     pub routes: Vec<Route>,
     /// Over HTTP, made anew for each arrival.
     pub http: Option<HttpRequest>,
 }
 
-/// Where an operation is asked, and how.
+/// Target and bytes of an operation.
 #[derive(Debug, Clone)]
 pub struct Route {
     /// Place in `Plan::targets`.
@@ -108,9 +109,9 @@ pub struct Route {
 /// A phase, up to an offset.
 #[derive(Debug, Clone)]
 pub struct Window {
-    /// Its name.
+    /// Name.
     pub phase: String,
-    /// From the block's start.
+    /// End, from the block's start.
     pub end_ns: i64,
 }
 
@@ -119,15 +120,15 @@ pub struct Window {
 pub struct Plan {
     /// The workload's name.
     pub user: String,
-    /// Whom it asks.
+    /// Targets.
     pub targets: Vec<Target>,
     /// TLS of the secure ones among them.
     pub(crate) tls: Option<Tls>,
-    /// What it asks.
+    /// Operations.
     pub operations: Vec<Operation>,
-    /// When each request leaves, from the block's start; in order.
+    /// Start of each request, from the block's start; in order.
     pub offsets_ns: Vec<i64>,
-    /// What each asks, a place in `operations`.
+    /// Operation of each request, an index into `operations`.
     pub operation_of: Vec<u32>,
     /// Phases, in order.
     pub windows: Vec<Window>,
@@ -151,7 +152,7 @@ pub struct Plan {
     row_of: Vec<usize>,
     /// The first arrival's number in the block.
     first: u64,
-    /// From one to the next.
+    /// Step between arrivals.
     step: u64,
 }
 
@@ -217,7 +218,7 @@ impl Plan {
         })
     }
 
-    /// How many arrivals it has.
+    /// Number of arrivals.
     pub fn len(&self) -> usize {
         self.offsets_ns.len()
     }
@@ -232,12 +233,12 @@ impl Plan {
         self.first + self.step * place as u64
     }
 
-    /// What arrival `place` asks.
+    /// Operation of arrival `place`.
     pub fn operation(&self, place: usize) -> &Operation {
         &self.operations[self.operation_of[place] as usize]
     }
 
-    /// Where and how arrival `place` asks.
+    /// Route of arrival `place`.
     pub fn route(&self, place: usize) -> &Route {
         let routes = &self.operation(place).routes;
         &routes[(self.index_of(place) % routes.len() as u64) as usize]

@@ -14,9 +14,9 @@ const LOOK_NS: i64 = SECOND / 1_000;
 /// A time of what the connection did when it had this stamp.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark {
-    /// When.
+    /// Time.
     pub at_ns: i64,
-    /// Of which.
+    /// Slot of the connection.
     pub slot: usize,
     /// See `Conn`.
     pub stamp: u64,
@@ -27,7 +27,7 @@ pub struct Mark {
 pub struct Pool {
     conns: Vec<Option<Conn>>,
     free: Vec<usize>,
-    /// By target, the one used last at the back.
+    /// Idle connections by target, the last used at the back.
     idle: Vec<VecDeque<Mark>>,
     stamp: u64,
 }

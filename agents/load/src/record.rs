@@ -9,24 +9,24 @@ use crate::plan::{Operation, Plan};
 pub struct Record {
     /// The arrival, a place in the plan.
     pub place: u32,
-    /// How it ended.
+    /// Outcome.
     pub outcome: Outcome,
-    /// Of HTTP; 0: none.
+    /// Status of HTTP; 0 for none.
     pub status: u16,
-    /// Of the content.
+    /// Bytes of the content.
     pub bytes: u64,
-    /// When it was begun with.
+    /// Start.
     pub sent_ns: i64,
-    /// When it ended; none for one that was dropped.
+    /// End; none for a dropped request.
     pub done_ns: Option<i64>,
-    /// When it was to be begun with, of a step that waited for another; else the plan says it.
+    /// Intended start of a step that waited for another; otherwise the plan has it.
     pub intended_ns: Option<i64>,
     /// The fault of a complete answer.
     pub lack: Option<Lack>,
 }
 
 impl Record {
-    /// One of which no answer has come.
+    /// A request without a reply.
     pub fn unsent(place: usize, outcome: Outcome, sent_ns: i64, done_ns: Option<i64>) -> Self {
         Self {
             place: place as u32, // a plan has less than 2^32
@@ -44,9 +44,9 @@ impl Record {
 /// The run's t0 on the monotonic clock, and the block's start after it.
 #[derive(Debug, Clone, Copy)]
 pub struct Start {
-    /// What the records' times are counted from.
+    /// Origin of the records' times.
     pub t0_ns: i64,
-    /// What the plan's offsets are counted from, less `t0_ns`.
+    /// Origin of the plan's offsets, less `t0_ns`.
     pub start_ns: i64,
 }
 

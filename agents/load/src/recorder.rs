@@ -17,10 +17,10 @@ use crate::plan::Plan;
 use crate::record::{Lines, Record, Start};
 use crate::tally::Tally;
 
-/// How long after a failure the rest is tried again.
+/// Pause before a failed write is repeated.
 const TRY_AGAIN: Duration = Duration::from_millis(250);
 
-/// What has not found its place.
+/// Records that could not be written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unwritten {
     /// Records.
@@ -57,7 +57,7 @@ impl Recorder {
         })
     }
 
-    /// Until no loop is left; what is unwritten then.
+    /// Writes records until all loops have ended. Returns what is unwritten then.
     pub fn run(mut self, start: Start, records: &Receiver<Vec<Record>>) -> Unwritten {
         loop {
             let came = if self.error.is_some() {
@@ -115,7 +115,7 @@ impl Recorder {
     }
 }
 
-/// What the system calls it.
+/// Name of a system error.
 fn said(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => Errno::from_raw(number).desc().to_owned(),

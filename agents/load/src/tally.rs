@@ -20,7 +20,7 @@ const NAMES_MAX: usize = 100;
 /// As `experiments/record/records.py`: 1 us to 2 minutes.
 const LATENCY_US_MAX: u64 = 120_000_000;
 
-/// What Locust calls a `StatsEntry`, since the last report.
+/// A `StatsEntry` of Locust: figures since the last report.
 #[derive(Debug, Clone, Serialize)]
 pub struct Entry {
     name: String,
@@ -39,7 +39,7 @@ pub struct Entry {
     num_fail_per_sec: BTreeMap<u64, u64>,
 }
 
-/// What Locust calls a `StatsError`, since the last report.
+/// A `StatsError` of Locust: failures since the last report.
 #[derive(Debug, Clone, Serialize)]
 pub struct Failure {
     name: String,
@@ -58,29 +58,29 @@ pub struct Report {
     errors: BTreeMap<String, Failure>,
 }
 
-/// Of a whole block.
+/// Totals of a block.
 #[derive(Debug, Clone, Serialize, PartialEq)]
 pub struct Totals {
     /// Arrivals with a record.
     pub requests: u64,
-    /// Those that were not answered as they should.
+    /// Requests with a failure.
     pub failures: u64,
-    /// Those that were not sent, since too many were under way.
+    /// Requests that were not sent, because too many were under way.
     pub dropped: u64,
-    /// Of all, from the intended start [ms]; what was not answered well is in it at the time-out.
+    /// Latency of all requests from the intended start [ms]; failed ones count at the time-out.
     pub latency_ms_p50: f64,
     /// See p50.
     pub latency_ms_p99: f64,
     /// See p50.
     pub latency_ms_p999: f64,
-    /// How much later than intended they were sent [ms].
+    /// Delay of sending behind the intended start [ms].
     pub lag_ms_p99: f64,
 }
 
 /// Counts and latencies since the last report.
 #[derive(Debug)]
 pub struct Tally {
-    /// Of the wall clock's second 0 on the monotonic clock.
+    /// The wall clock's second 0 on the monotonic clock.
     wall_less_monotonic_s: f64,
     entries: BTreeMap<String, Entry>,
     total: Entry,
@@ -146,7 +146,7 @@ impl Tally {
         }
     }
 
-    /// What came since the last report.
+    /// Takes the figures since the last report.
     pub fn report(&mut self) -> Report {
         let stats = std::mem::take(&mut self.entries).into_values().collect();
         let next = Entry::new("Aggregated", "", wall_s());

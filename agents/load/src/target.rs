@@ -21,27 +21,27 @@ pub struct Service {
     authority: String,
 }
 
-/// Whom load may go to.
+/// Hosts that may get load.
 #[derive(Debug, Clone, Default)]
 pub struct Allowed {
-    /// This is a load machine of a fleet on EC2.
+    /// True on a load machine of a fleet on EC2.
     pub on_load_machine: bool,
     /// A service, and nothing else.
     pub service: Option<Service>,
 }
 
-/// Where requests go.
+/// A target of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// What it speaks.
+    /// Protocol.
     pub protocol: Protocol,
     /// Address and port.
     pub address: SocketAddr,
     /// The Host header of HTTP.
     pub host: String,
-    /// By TLS.
+    /// True for TLS.
     pub secure: bool,
-    /// Who logs in there.
+    /// Account for the login.
     pub account: Account,
 }
 

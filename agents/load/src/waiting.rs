@@ -21,13 +21,13 @@ const TIMER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
 /// A wait that is shorter is not worth a sleep.
 const SLEEP_NS_MIN: i64 = 15_000;
-/// What a sleep ends late at most, where the processor has slept too.
+/// Maximum lead over a request [ns]: a sleep of an idle processor may end that late.
 const LEAD_NS_MAX: i64 = 400_000;
-/// Of the mean time between two requests, what may be spent looking.
+/// Share of the mean time between two requests that may be spent polling.
 const LOOKING_SHARE: f64 = 0.05;
 
-/// How long before a request is due a loop wakes [ns], with this mean time between two of its
-/// requests: 400 µs up to 125 requests a second, 50 µs at 1,000, 5 µs at 10,000.
+/// Lead of a wake-up over a request [ns] by the mean time between two requests: 400 µs up to 125
+/// requests a second, 50 µs at 1,000, 5 µs at 10,000.
 pub fn lead_ns(gap_ns: f64) -> i64 {
     ((gap_ns * LOOKING_SHARE) as i64).min(LEAD_NS_MAX)
 }
@@ -40,7 +40,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// It launches no more and gives up what is under way.
+    /// Stops the loop: it sends no more and abandons requests under way.
     pub fn stop(&self) {
         self.asked.store(true, Ordering::Release);
         // A loop that has ended cannot be woken.
@@ -53,19 +53,19 @@ impl Stop {
     }
 }
 
-/// What a loop waits for: sockets, a time, the stop.
+/// Waits for sockets, a time, or the stop.
 #[derive(Debug)]
 pub struct Waiting {
     poll: Poll,
     timer: TimerFd,
     armed_ns: i64,
     lead_ns: i64,
-    /// What ends the loop.
+    /// Handle that stops the loop.
     pub stop: Stop,
 }
 
 impl Waiting {
-    /// Nothing is waited for yet; `lead_ns` is as in the function of that name.
+    /// Starts without sockets; `lead_ns` is a result of that function.
     pub fn new(lead_ns: i64) -> io::Result<Self> {
         let poll = Poll::new()?;
         let timer = TimerFd::new(
@@ -79,7 +79,7 @@ impl Waiting {
         Ok(Self { poll, timer, armed_ns: 0, lead_ns, stop: Stop { asked, waker } })
     }
 
-    /// Where connections are registered, each by its slot.
+    /// Registry of connections, by slot.
     pub fn registry(&self) -> &Registry {
         self.poll.registry()
     }

@@ -17,7 +17,7 @@ pub const VARIABLE: &str = "SPARECRAFT_LOG";
 #[error("{VARIABLE}: not a level (off, error, warn, info, debug, trace) or a form (text, json) (got {0:?})")]
 pub struct Unknown(String);
 
-/// How lines are written.
+/// Format of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Form {
     level: LevelFilter,

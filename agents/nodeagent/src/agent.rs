@@ -153,7 +153,7 @@ fn start_role(agent: &Agent) {
     }
 }
 
-/// Leases and the role, several times a second.
+/// Ends leases and restarts the role, several times a second.
 async fn watch(agent: Arc<Agent>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -168,7 +168,7 @@ async fn watch(agent: Arc<Agent>) {
     }
 }
 
-/// Every second until the role is ready, every five after.
+/// Asks the role's readiness every second, and every five once it is ready.
 async fn ask_readiness(agent: Arc<Agent>) {
     loop {
         let ready = agent.readiness.check(&agent.machine).await;
@@ -239,8 +239,8 @@ fn report_undone(faults: &[Fault]) {
     }
 }
 
-/// Faults first, so that the role ends as it would without them; then the role; then our own
-/// traces. An undo that would start the role leaves it be.
+/// Undoes faults first, so that the role ends as without them; then ends the role; then removes our
+/// own traces. No undo starts the role any more.
 fn end(agent: &Agent) {
     agent.machine.role.retire();
     report_undone(&agent.engine.revert_all(RevertReason::Sigterm, || agent.clock.now()));

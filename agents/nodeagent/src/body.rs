@@ -14,7 +14,7 @@ use wire::agent::ErrorBody;
 
 const BYTES_MAX: usize = 64 * 1024;
 
-/// These routes, each asked only with a body that is there within `limit`.
+/// Wraps routes so that a handler gets a request only with its whole body, within `limit`.
 pub fn bounded(router: Router, limit: Duration) -> Router {
     router.layer(from_fn(move |request, next| whole(request, next, limit)))
 }

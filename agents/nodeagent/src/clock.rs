@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// One instant on two clocks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moment {
-    /// Since the agent started; monotonic, for leases.
+    /// Time since the agent started; monotonic, for leases.
     pub uptime: Duration,
     /// Unix time, for people and records.
     pub wall_ms: u64,

@@ -22,17 +22,17 @@ pub struct Config {
     pub role: String,
     /// Control address and port of the API.
     pub listen: SocketAddr,
-    /// The data interface is the one with this address.
+    /// Address of the data interface.
     pub data_address: IpAddr,
-    /// The networks of the fleet's data addresses: interference goes nowhere else.
+    /// Networks of the fleet's data addresses; interference goes nowhere else.
     pub data_networks: Vec<Ipv4Net>,
-    /// The NIC's nominal rate; absent: the interface is not shaped and cannot limp.
+    /// Nominal rate of the NIC; without it the interface is not shaped and cannot limp.
     pub nic_mbps: Option<f64>,
-    /// The disk's nominal rate in MB/s, for disk.limp; absent: the machine's own throttle is taken.
+    /// Nominal rate of the disk in MB/s, for disk.limp; by default the machine's own throttle.
     pub disk_mbps: Option<f64>,
-    /// Base address of the time-series database; absent: no host metrics.
+    /// Base address of the time-series database; without it there are no host metrics.
     pub influxdb: Option<String>,
-    /// A file with `USER:PASSWORD` for it; absent: it asks for none.
+    /// File with `USER:PASSWORD` for it; without it no login is sent.
     pub influxdb_login: Option<PathBuf>,
     /// Certificates.
     pub tls: mtls::Files,
@@ -42,10 +42,10 @@ pub struct Config {
     /// The folder for the agent's view of the cgroups.
     #[serde(default = "cgroup_dir")]
     pub cgroup_dir: PathBuf,
-    /// Holds `role.env` and `settings.env`.
+    /// Folder of `role.env` and `settings.env`.
     #[serde(default = "etc_dir")]
     pub etc_dir: PathBuf,
-    /// Holds `start.sh` and `ready.sh`.
+    /// Folder of `start.sh` and `ready.sh`.
     #[serde(default = "role_dir")]
     pub role_dir: PathBuf,
 }

@@ -38,7 +38,7 @@ pub struct Engine {
 struct State {
     faults: Vec<Held>,
     last_id: u64,
-    /// The agent ends: clients that are connected are answered still, and nothing begins any more.
+    /// True once the agent ends: requests are answered still, but nothing is begun.
     ended: bool,
 }
 
@@ -47,7 +47,7 @@ struct Held {
     entry: Entry,
     /// Uptime at which to undo it, or to try again.
     due: Duration,
-    /// Kept for the retries.
+    /// Reason for the undo, kept for retries.
     reason: RevertReason,
     /// Until the fault is undone.
     meter: Option<Meter>,
@@ -67,8 +67,8 @@ impl Engine {
         }
     }
 
-    /// Undoes what an earlier agent left in the journal, or goes on with it where that is its nature
-    /// and its lease is not over. Returns what was set aside.
+    /// Undoes faults that an earlier agent left in the journal, or continues those that may outlast
+    /// an agent and have a valid lease. Returns records that were set aside.
     pub fn replay(&self, now: Moment) -> Result<Vec<String>> {
         let mut state = self.lock();
         let (entries, broken) = self.journal.entries(|entry| self.check(entry))?;
@@ -102,12 +102,12 @@ impl Engine {
         self.capabilities.iter().map(|(name, capability)| (*name, capability))
     }
 
-    /// Faults in force; a held role is none.
+    /// Number of faults in force, without held roles.
     pub fn active(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Injects a fault; its undo record is on disk before. `now` gives the time when it is asked.
+    /// Injects a fault after its undo record is on disk. `now` returns the present time.
     pub fn inject(
         &self,
         request: &FaultRequest,
@@ -136,8 +136,8 @@ impl Engine {
         })
     }
 
-    /// Writes the undo record, acts, and holds what came of it; undoes what failed half-way. What is
-    /// held under the entry's id already is replaced.
+    /// Writes the undo record, acts, and keeps the fault; undoes a partial injection. Replaces a
+    /// fault with the entry's id.
     fn arm(
         &self,
         state: &mut State,
@@ -168,7 +168,7 @@ impl Engine {
         self.lock().faults.iter().map(Held::told).collect()
     }
 
-    /// Undoes one fault; one that is undone already is returned as it is.
+    /// Undoes one fault; one that is undone already is returned unchanged.
     pub fn revert(&self, id: &str, now: impl Fn() -> Moment) -> Result<Fault, Refusal> {
         let mut state = self.lock();
         let held = state.find(id)?;
@@ -183,8 +183,8 @@ impl Engine {
         }
     }
 
-    /// Undoes every fault, the newest first. Returns those that were in force. On SIGTERM it is the
-    /// end: what is asked for afterwards is refused, for nobody would undo it.
+    /// Undoes every fault, the newest first. Returns those that were in force. After SIGTERM later
+    /// requests are refused, because no agent would undo them.
     pub fn revert_all(&self, reason: RevertReason, now: impl Fn() -> Moment) -> Vec<Fault> {
         let mut state = self.lock();
         state.ended |= reason == RevertReason::Sigterm;
@@ -216,8 +216,8 @@ impl Engine {
         Ok(held.told())
     }
 
-    /// Undoes what is due, the newest first: ended leases, and undos that failed before. Returns what
-    /// it touched.
+    /// Undoes what is due, the newest first: ended leases, and undos that failed before. Returns
+    /// the faults concerned.
     pub fn expire(&self, now: Moment) -> Vec<Fault> {
         let mut state = self.lock();
         let mut touched = Vec::new();
@@ -270,7 +270,7 @@ impl Engine {
         }
     }
 
-    /// The undo does not wait for a look: the dose is what the last one before it found.
+    /// Undoes a fault without waiting for a look: its dose is that of the last one.
     fn revert_one(&self, held: &mut Held, reason: RevertReason, now: Moment) {
         if let Some(meter) = held.meter.take() {
             held.fault.dose = Some(meter.stop());
@@ -313,8 +313,8 @@ impl Engine {
 }
 
 impl State {
-    /// Eleven hexadecimal digits of the time: unique here, sortable, short enough for a device's
-    /// name.
+    /// Makes an id of eleven hexadecimal digits of the time: unique here, sortable, short enough
+    /// for a device's name.
     fn next_id(&mut self, wall_ms: u64) -> String {
         self.last_id = wall_ms.max(self.last_id + 1);
         format!("f{:011x}", self.last_id)
@@ -345,7 +345,7 @@ impl State {
             .ok_or_else(|| Refusal::Unknown(format!("this agent knows no fault `{id}`")))
     }
 
-    /// In the place of what has its id; what was never in force is not kept.
+    /// Replaces the fault with the same id; a fault that was never in force is not kept.
     fn keep(&mut self, held: Held) {
         let id = &held.fault.id;
         match self.faults.iter_mut().find(|one| one.fault.id == *id) {
@@ -384,7 +384,7 @@ impl Held {
         self.fault.expires_at_ms = now.wall_ms + lease.as_millis() as u64;
     }
 
-    /// The fault as it is now.
+    /// The fault as the API returns it.
     fn told(&self) -> Fault {
         let measured = self.meter.as_ref().map(Meter::dose);
         Fault { dose: measured.or_else(|| self.fault.dose.clone()), ..self.fault.clone() }

@@ -24,34 +24,34 @@ const BUFFERED_MAX: usize = 600;
 const TIME_LIMIT: Duration = Duration::from_secs(2);
 const DATABASE: &str = "sparecraft";
 
-/// Lines that wait, and the counts of the others.
+/// Waiting lines, and counts of the others.
 #[derive(Debug, Default)]
 pub struct Buffer {
     lines: VecDeque<String>,
-    /// So many of the oldest are under way.
+    /// Number of the oldest lines that are being sent.
     sending: usize,
     counts: MetricsDelivery,
 }
 
-/// The fate of a batch.
+/// Result of sending a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Taken.
     Delivered,
-    /// Refused as malformed: sending it again would be refused again.
+    /// Refused as malformed, so it is not sent again.
     Rejected,
-    /// The database is away or not ready.
+    /// The database is unreachable or not ready.
     Away,
 }
 
 impl Buffer {
-    /// Adds a line, at the price of the oldest one if the buffer is full.
+    /// Adds a line; drops the oldest if the buffer is full.
     pub fn push(&mut self, line: String) {
         self.lines.push_back(line);
         self.drop_oldest();
     }
 
-    /// All that waits, as one body; it is under way until it is settled.
+    /// Takes all waiting lines as one body; it is under way until it is settled.
     pub fn batch(&mut self) -> String {
         self.sending = self.lines.len();
         let lines: Vec<&str> = self.lines.iter().map(String::as_str).collect();
@@ -69,7 +69,7 @@ impl Buffer {
         self.lines.drain(..sent);
     }
 
-    /// A batch under way may be delivered yet, and is not dropped.
+    /// Drops the oldest line that is not under way.
     fn drop_oldest(&mut self) {
         let first = self.sending;
         let beyond = self.lines.len().saturating_sub(first + BUFFERED_MAX);
@@ -127,7 +127,8 @@ fn basic(file: &Path) -> Result<HeaderValue> {
     Ok(value)
 }
 
-/// 404 is a database that is not made yet, 401 and 403 one that is not open yet: those may come.
+/// Result by status: 404 is a database that is not created yet, 401 and 403 one that is not open
+/// yet.
 fn outcome(status: StatusCode) -> Outcome {
     match status {
         status if status.is_success() => Outcome::Delivered,
@@ -136,7 +137,7 @@ fn outcome(status: StatusCode) -> Outcome {
     }
 }
 
-/// One line of the line protocol; empty tags and unknown figures are left out.
+/// Formats one line of the line protocol, without empty tags and unknown figures.
 pub fn line(
     measurement: &str,
     tags: &[(&str, &str)],

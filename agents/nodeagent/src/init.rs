@@ -21,7 +21,7 @@ const RESTARTS_WITHIN: Duration = Duration::from_secs(60);
 /// Exit code of an agent that cannot work with its configuration: starting it again would not help.
 pub const EXIT_USAGE: i32 = 2;
 
-/// Each is a wish to end; the agent is told so with SIGTERM.
+/// Signals that end the agent; it gets SIGTERM.
 const ENDINGS: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
 
 /// Runs until the agent ends for good; returns its exit code.
@@ -72,8 +72,7 @@ fn run_once(arguments: &[String], signals: &SigSet, asked_to_end: &mut bool) -> 
     }
 }
 
-/// Reaps all that has ended; the agent's exit code if it is among them. Continues an agent that was
-/// stopped.
+/// Reaps ended processes, and continues a stopped agent. Returns the agent's exit code if it ended.
 fn reap(agent: Pid) -> Option<i32> {
     let mut ended = None;
     loop {

@@ -25,7 +25,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The rest of its lease at this Unix time, whatever became of the clock.
+    /// Rest of its lease at this Unix time, at most the whole lease.
     pub fn left(&self, wall_ms: u64) -> Duration {
         let ends_at_ms = self.written_at_ms.saturating_add((self.lease_s * 1e3) as u64);
         let left = Duration::from_millis(ends_at_ms.saturating_sub(wall_ms));
@@ -33,7 +33,7 @@ impl Entry {
     }
 }
 
-/// Larger than any request, and with it than any record.
+/// Maximum size of a record, larger than any request.
 const RECORD_BYTES_MAX: u64 = 1024 * 1024;
 const SET_ASIDE: &str = "broken";
 
@@ -87,7 +87,7 @@ impl Journal {
         Ok((entries, broken))
     }
 
-    /// Returns what is to be said of it.
+    /// Sets a file aside; returns a message about it.
     fn set_aside(&self, file: &Path, why: &anyhow::Error) -> String {
         let folder = self.directory.join(SET_ASIDE);
         let place = folder.join(file.file_name().unwrap_or_default());

@@ -15,7 +15,7 @@ use crate::faults::dose::{DoseReader, Reading, Scale};
 const SECOND_LOOK_AFTER: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Holds what was found so far.
+/// Keeps the reading so far.
 pub struct Meter {
     shared: Arc<Shared>,
     scale: Scale,
@@ -31,7 +31,7 @@ struct Found {
     stopped: bool,
     reading: Reading,
     looks: u64,
-    /// When the last look ended, after the beginning.
+    /// Time of the last look's end since the beginning.
     held: Duration,
     problem: Option<String>,
 }
@@ -52,7 +52,7 @@ impl Meter {
         Meter { shared, scale }
     }
 
-    /// The reading by now.
+    /// The dose so far.
     pub fn dose(&self) -> Dose {
         let found = self.shared.lock();
         Dose {
@@ -67,7 +67,7 @@ impl Meter {
         }
     }
 
-    /// Ends it without waiting for a look that is under way; what was known until now.
+    /// Ends it without waiting for a look; returns the dose so far.
     pub fn stop(self) -> Dose {
         self.shared.lock().stopped = true;
         self.shared.over.notify_all();

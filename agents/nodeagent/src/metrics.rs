@@ -9,7 +9,7 @@ use crate::machine::cgroup::Cgroups;
 use crate::machine::cgroup_place::{read, value_of};
 use crate::machine::network::traffic;
 
-/// Counters since boot; each is absent where this kernel does not tell.
+/// Counters since boot; absent where this kernel has none.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counters {
     pub uptime: Duration,
@@ -22,7 +22,7 @@ pub struct Counters {
     pub disk_write_bytes: Option<u64>,
 }
 
-/// Values of now, not since the last look.
+/// Present values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Gauges {
     pub wall_ms: u64,

@@ -26,7 +26,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Not ready until a check says so.
+    /// Starts not ready, until a check succeeds.
     pub fn new(program: PathBuf) -> Readiness {
         Readiness {
             program,

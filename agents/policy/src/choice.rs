@@ -17,7 +17,7 @@ use crate::server::{Observation, Server};
 use crate::tournament::{Key, Tournament, ABSENT};
 use crate::{Guardrails, Policy, ServerId, Settings, TimeUs};
 
-/// At most one choice in so many is of a server whose observation has aged out.
+/// At most one choice in this number is of a server whose observation has aged out.
 const CHOICES_PER_PROBE: u64 = 10;
 
 /// Servers of one choice: which it may not take, and which it should not.
@@ -32,7 +32,7 @@ pub(crate) struct Limits<'a> {
 pub(crate) struct Choice {
     settings: Settings,
     pub(crate) servers: Vec<Server>,
-    /// Those that can be had: alive and not ejected.
+    /// Servers that are alive and not ejected.
     usable: Roster,
     tree: Tournament,
     pub(crate) pool: Pool,
@@ -40,7 +40,7 @@ pub(crate) struct Choice {
     recency: Recency,
     rng: Rng,
     choices: u64,
-    /// From which choice on the next observation may age out.
+    /// Choice from which on the next observation may age out.
     next_probe: u64,
     sample: Vec<ServerId>,
     aside: Vec<ServerId>,
@@ -366,7 +366,7 @@ impl Choice {
         self.settings.tokens_per_server.saturating_sub(in_use)
     }
 
-    /// Of a policy that does not rank, the tree is not looked at, and so not kept up.
+    /// Updates the tree; a policy that does not rank needs none.
     fn rekey(&mut self, now: TimeUs, server: ServerId) {
         if let SelectionRule::Ranked(_) = self.settings.policy.0.selection {
             let key = self.key(now, server);

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ServerId, TimeUs};
 
-/// When servers are ejected, and for how long.
+/// Rules of ejecting servers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EjectionRules {
@@ -26,7 +26,7 @@ pub struct EjectionRules {
     pub consecutive_failures: u32,
     /// Failures per reply in the window, 0 to 1.
     pub failure_share: f64,
-    /// With fewer replies in the window the share says nothing.
+    /// Minimum replies in the window for the share to count.
     pub requests_min: u32,
     /// The window.
     pub window_us: u64,
@@ -66,12 +66,12 @@ enum Standing {
     Out(Term),
 }
 
-/// For how long a server is out.
+/// Term of an ejection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Term {
-    /// From then on it is probed, and what is sent there decides.
+    /// Time from which it is probed, and its replies decide.
     until: TimeUs,
-    /// From then on also by what cannot be copied.
+    /// Time from which it is probed also by requests that cannot be copied.
     alone_from: TimeUs,
     /// A probe is under way.
     is_probed: bool,
@@ -104,7 +104,7 @@ pub(crate) struct Ejection {
     /// Servers are given to sessions.
     for_sessions: bool,
     records: Vec<Record>,
-    /// Those that are out or probed, the longest first.
+    /// Ejected servers, including probed ones, the longest first.
     out: Vec<ServerId>,
     /// Ejections so far.
     pub(crate) ejections: u64,
@@ -144,7 +144,7 @@ impl Ejection {
         self.records[server].standing != Standing::In
     }
 
-    /// Those that are out, the longest first.
+    /// Ejected servers, the longest first.
     pub(crate) fn out(&self) -> &[ServerId] {
         &self.out
     }
@@ -275,7 +275,7 @@ impl Ejection {
         };
     }
 
-    /// One that has to come back because too many are out for `alive` servers.
+    /// A server that has to return because too many are ejected for `alive` servers.
     pub(crate) fn surplus(&self, alive: usize) -> Option<ServerId> {
         let room = self.rules.map_or(0.0, |rules| rules.out_share_max) * alive as f64;
         let first = self.out.first().copied();

@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{key}: expected {expected} (got {got})")]
 pub struct Impossible {
-    /// Its key.
+    /// The key.
     pub key: String,
     /// A value that would do.
     pub expected: String,
@@ -17,12 +17,12 @@ pub struct Impossible {
 }
 
 impl Impossible {
-    /// From anything that can be shown.
+    /// Creates it from anything that can be displayed.
     pub fn new(key: impl Into<String>, expected: impl Into<String>, got: impl ToString) -> Self {
         Self { key: key.into(), expected: expected.into(), got: got.to_string() }
     }
 
-    /// With the place of its table before the key.
+    /// Adds the place of its table to the key.
     #[must_use]
     pub fn within(mut self, place: &str) -> Self {
         self.key = format!("{place}.{}", self.key);

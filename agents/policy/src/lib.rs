@@ -72,7 +72,7 @@ pub type RequestId = u64;
 pub struct Grant {
     /// The request that may send.
     pub request: RequestId,
-    /// Its server.
+    /// The server.
     pub server: ServerId,
     /// Beside another grant of the request, to see whether a server that is out is well again.
     pub probes: bool,
@@ -147,7 +147,7 @@ pub struct Settings {
     /// A grant is held through a session's pauses (TCP; MySQL while there are locks), not for one
     /// request: silence then says nothing of the server.
     pub held_for_sessions: bool,
-    /// Of the random draws.
+    /// Seed of the random draws.
     pub seed: u64,
     /// The bounds of every policy.
     pub guardrails: Guardrails,
@@ -159,8 +159,8 @@ fn look_ahead() -> usize {
 }
 
 impl Settings {
-    /// One token per server, every server looked at, observations count for 10 s, 10,000 requests may wait, hedging after
-    /// the 95th percentile.
+    /// Defaults: one token per server, every server looked at, observations count for 10 s, 10,000
+    /// requests may wait, hedging after the 95th percentile.
     pub fn new(policy: Policy, servers: usize) -> Self {
         Self {
             policy,

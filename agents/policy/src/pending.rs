@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use crate::{Grant, RequestId, ServerId};
 
-/// One request and what it still wants.
+/// A waiting request with its open demand.
 #[derive(Debug, Clone)]
 pub(crate) struct Waiting {
     pub(crate) request: RequestId,
     pub(crate) wanted: usize,
-    /// How many of these are beyond the request's first.
+    /// Number of these beyond the request's first.
     pub(crate) extras: usize,
     /// True if a server that is out may be probed by a copy of it.
     pub(crate) probes: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Waiting {
 #[derive(Debug, Clone)]
 pub(crate) struct Pending {
     queue: VecDeque<Waiting>,
-    /// How many of these wait for one server only.
+    /// Number of these that wait for one server only.
     bound: usize,
     max: usize,
 }
@@ -99,6 +99,6 @@ pub(crate) enum Offer {
     Server { server: ServerId, probe: Option<ServerId> },
     /// Only servers that will not do.
     NotForYou,
-    /// Nothing for anyone who needs something free.
+    /// Nothing that needs a free server.
     Nothing,
 }

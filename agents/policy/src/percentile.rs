@@ -10,7 +10,7 @@ const SUB: u64 = 1 << SUB_BITS;
 const BUCKETS: usize = ((36 - SUB_BITS + 1) * SUB as u32) as usize;
 const COUNT_MAX: u32 = 2048;
 const REFRESH_EVERY: u32 = 64;
-/// With fewer observations there is no answer.
+/// Minimum observations for an answer.
 const COUNT_MIN: u32 = 20;
 
 /// A histogram that fades, and the percentile that is asked of it.

@@ -5,47 +5,47 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::server::Server;
 use crate::{ServerId, TimeUs, ALL};
 
-/// One policy of those in [`Policy::all`].
+/// One of the policies in [`Policy::all`].
 #[derive(Debug, Clone, Copy)]
 pub struct Policy(pub(crate) &'static Rule);
 
 /// The properties of a policy.
 #[derive(Debug)]
 pub(crate) struct Rule {
-    /// In configurations and results.
+    /// Name in configurations and results.
     pub(crate) name: &'static str,
     /// The facts that it looks at, in one line.
     pub(crate) summary: &'static str,
-    /// Those of the arbiter's configuration that it looks at.
+    /// Parameters of the arbiter's configuration that it uses.
     pub(crate) parameters: &'static [Parameter],
     pub(crate) selection: SelectionRule,
     /// Servers have tokens, and requests wait for one.
     pub(crate) uses_tokens: bool,
     /// A session keeps its servers' tokens until its connection ends.
     pub(crate) holds_connections: bool,
-    /// One server at first, the others when a percentile of latencies has gone by.
+    /// True if it sends to one server first, and to the others after a percentile of latencies.
     pub(crate) hedges: bool,
     /// A server whose observation has aged out is tried again.
     pub(crate) probes: bool,
 }
 
-/// How the servers of a choice are found.
+/// Selection of servers.
 #[derive(Debug)]
 pub(crate) enum SelectionRule {
     /// In turn.
     InTurn,
     /// The best of some that are drawn at random.
     Drawn {
-        /// How many are drawn for `r` replicas.
+        /// Number of servers drawn for `r` replicas.
         sample_size: fn(r: usize) -> usize,
         /// Brings the best ones to the front of the sample, in order.
         best_first: fn(&mut Sample<'_>),
     },
-    /// Those of least rank; it may only grow as time passes, unless something is seen of the server.
+    /// The servers of least rank; a rank may only grow with time, unless the server is observed.
     Ranked(fn(&Server, Moment) -> u64),
 }
 
-/// When a rank is worked out.
+/// Inputs of a rank.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     pub(crate) now: TimeUs,
@@ -60,7 +60,7 @@ pub(crate) struct Sample<'a> {
     pub(crate) drawn: &'a mut [ServerId],
     pub(crate) wanted: usize,
     pub(crate) now: TimeUs,
-    /// In which the memory of a peak fades to 1/e.
+    /// Time in which the memory of a peak decays to 1/e.
     pub(crate) decay_us: u64,
     /// Room to sort in.
     pub(crate) scratch: &'a mut Vec<usize>,
@@ -105,11 +105,11 @@ impl Sample<'_> {
 /// A number of the arbiter's configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Parameter {
-    /// Its key.
+    /// Key.
     pub name: &'static str,
-    /// Its meaning.
+    /// Meaning.
     pub summary: &'static str,
-    /// Its unit.
+    /// Unit.
     pub unit: &'static str,
     /// The value that a configuration need not state.
     pub default: f64,
@@ -129,7 +129,7 @@ pub const OBSERVATION_AGE_MS: Parameter = Parameter {
     maximum: 3_600_000.0,
 };
 
-/// When `hedge` sends another replica.
+/// Percentile of latencies after which `hedge` sends another replica.
 pub const HEDGE_PERCENTILE: Parameter = Parameter {
     name: "hedge_percentile",
     summary: "the percentile of latencies after which another replica is sent",
@@ -165,7 +165,7 @@ impl Policy {
         ALL.iter().map(|rule| Self(rule))
     }
 
-    /// Its name in configurations and results.
+    /// Name in configurations and results.
     pub fn name(self) -> &'static str {
         self.0.name
     }
@@ -175,7 +175,7 @@ impl Policy {
         self.0.summary
     }
 
-    /// Those of the arbiter's configuration that it looks at.
+    /// Parameters of the arbiter's configuration that it uses.
     pub fn parameters(self) -> &'static [Parameter] {
         self.0.parameters
     }

@@ -46,7 +46,7 @@ impl Pool {
         while self.step(server, share) {}
     }
 
-    /// One step of [`Pool::level`]; whether there was one to do.
+    /// Does one step of [`Pool::level`]; false if there was none.
     pub(crate) fn step(&mut self, server: ServerId, share: usize) -> bool {
         match self.free[server].len().cmp(&share) {
             std::cmp::Ordering::Less => {

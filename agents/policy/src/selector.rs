@@ -29,7 +29,7 @@ pub struct Ask<'a> {
     pub now: TimeUs,
     /// The request's number.
     pub request: RequestId,
-    /// How many different servers; cut to those that can be had.
+    /// Number of different servers; cut to those available.
     pub r: usize,
     /// True if a copy may go to one more, which is out, to see whether it is well again.
     pub probes: bool,
@@ -54,7 +54,7 @@ pub struct Acquired {
     pub granted: usize,
     /// Servers that it waits for; their grants come out of later calls.
     pub waiting: usize,
-    /// When to ask for more with [`Selector::hedge`].
+    /// Times for asking for more with [`Selector::hedge`].
     pub hedge: Option<Hedge>,
 }
 
@@ -62,9 +62,9 @@ pub struct Acquired {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hedge {
-    /// From the sending of a replica to the next.
+    /// Time between two replicas.
     pub after_us: u64,
-    /// How often, at most.
+    /// Maximum number.
     pub extras: usize,
 }
 
@@ -215,8 +215,8 @@ impl Selector {
         Ok(Acquired { granted: usize::from(granted), waiting: usize::from(waits), hedge: None })
     }
 
-    /// How many replicas a read should ask for where `r` are wanted. A second, where the one server
-    /// would be one that `tad` has not seen for long: nobody should wait for a probe alone.
+    /// Number of replicas for a read that wants `r`: one more if the only server would be one that
+    /// `tad` has not observed for long, so that no request waits for a probe alone.
     pub fn replicas(&self, now: TimeUs, r: usize) -> usize {
         if r == 1 && self.choice.is_probe_next(now) {
             2
@@ -231,8 +231,8 @@ impl Selector {
         self.ejection.due(now, |server| !not.contains(&server)).is_some()
     }
 
-    /// When the further replicas of a request of `r` are due; none where the policy delays none, or
-    /// has not seen enough to say. Who keeps a server for several requests asks this for each.
+    /// Times for further replicas of a request of `r`; none if the policy delays none, or has too
+    /// few observations. A caller that keeps a server for several requests asks for each.
     pub fn delay(&self, r: usize) -> Option<Hedge> {
         if !self.policy().hedges() || r < 2 {
             return None;
@@ -241,9 +241,9 @@ impl Selector {
         Some(Hedge { after_us, extras: r - 1 })
     }
 
-    /// One more server for a request that is not answered in time, if one can be had at once and
-    /// the budget has room; where none can, one that is to be probed. `ask.exclude` has those that it
-    /// used, `ask.r` does not matter. It never waits.
+    /// One more server for a late request, if one is free and the budget allows it; otherwise one
+    /// that is due for a probe. `ask.exclude` has those that it used; `ask.r` is ignored. Never
+    /// waits.
     pub fn hedge(&mut self, ask: &Ask<'_>, grants: &mut Vec<Grant>) -> bool {
         if !self.budget.one_more(ask.now) {
             return false;
@@ -407,7 +407,7 @@ impl Selector {
         }
     }
 
-    /// How many servers can be had, but for those excluded.
+    /// Number of available servers without those excluded.
     fn possible(&self, exclude: &[ServerId]) -> usize {
         let counts = |(place, server): (usize, &ServerId)| {
             self.choice.is_usable(*server) && !exclude[..place].contains(server)

@@ -15,7 +15,7 @@ pub enum Observation {
     /// No usable reply. Counts as infinite latency but for `tad-paper`: a server that fails fast
     /// must not look fast.
     Error {
-        /// From sending to the failure.
+        /// Time from sending to the failure.
         after_us: u64,
     },
 }
@@ -31,16 +31,16 @@ pub(crate) struct Server {
     pub(crate) alive: bool,
     /// Grants not yet released.
     pub(crate) in_use: usize,
-    /// When it was chosen last, counted in choices.
+    /// Number of the choice that chose it last.
     pub(crate) turn: u64,
-    /// Of the last reply, error or not; 0 before the first.
+    /// Latency of the last reply, error or not; 0 before the first.
     pub(crate) last_us: u64,
     /// The last reply was an error.
     pub(crate) failed: bool,
     /// The last observation is too old to count.
     pub(crate) expired: bool,
     observed_at: TimeUs,
-    /// From when the last observation's age counts.
+    /// Time from which the last observation's age counts.
     counts_from: TimeUs,
     /// Something was heard of it, or nothing was to be heard.
     heard_at: TimeUs,
@@ -129,7 +129,7 @@ impl Server {
         self.last_us == 0 || self.expired
     }
 
-    /// For how long it has owed an answer without giving any.
+    /// Time for which it has owed a reply without giving any.
     pub(crate) fn silent_us(&self, now: TimeUs) -> u64 {
         if self.in_use == 0 {
             return 0;

@@ -22,12 +22,12 @@ use crate::{
     Selector, ServerId, Settings, TimeUs,
 };
 
-/// Of the form of lines; another one is refused.
+/// Version of the format; others are refused.
 pub const VERSION: u32 = 4;
 /// As many as an arbiter may have.
 const SERVERS_MAX: usize = 1_000;
 const TOKENS_MAX: usize = 10_000;
-/// In microseconds, 285 years: sums of a few do not overflow.
+/// Maximum time, 285 years in microseconds: sums of a few do not overflow.
 const TIME_MAX: u64 = 1 << 53;
 
 /// A line of a trace.
@@ -76,7 +76,7 @@ pub enum Reason {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Call<'a> {
-    /// Its `now`.
+    /// Time of the call.
     pub now_us: TimeUs,
     /// The function that was called.
     pub step: Step<'a>,

@@ -17,7 +17,7 @@ const RULES: EjectionRules = EjectionRules {
     out_us_max: 50_000,
     out_share_max: 1.0,
 };
-/// When a server that was ejected at 0 is due.
+/// Time at which a server that was ejected at 0 is due.
 const DUE: u64 = RULES.out_us_first;
 
 fn settings(policy: Policy, servers: usize) -> Settings {

@@ -42,7 +42,7 @@ pub enum Mode {
     Perf,
     /// Highly available.
     Ha,
-    /// That, and it sheds load.
+    /// As before, and sheds load.
     Shed,
 }
 
@@ -77,11 +77,11 @@ pub struct Config {
     pub peers: Vec<Peer>,
     /// The pages.
     pub root: PathBuf,
-    /// Which configuration.
+    /// Configuration of the cluster.
     pub mode: Mode,
-    /// For clients.
+    /// Address for clients.
     pub listen: SocketAddr,
-    /// For operators.
+    /// Address for operators.
     pub admin: SocketAddr,
     /// Its bounds.
     pub limits: Limits,
@@ -89,12 +89,12 @@ pub struct Config {
     pub connections: usize,
     /// A client that says nothing.
     pub idle: Duration,
-    /// Of the monitor.
+    /// Times of the monitor.
     pub times: Times,
 }
 
 impl Config {
-    /// From the command line, without the program's name.
+    /// Parses the command line without the program's name.
     pub fn parse(words: Vec<String>) -> Result<Self, Usage> {
         let options = Flags::parse(words, USAGE)?;
         let peers = peers(&options.required::<String>("peers")?)?;

@@ -79,7 +79,7 @@ impl Engine {
         self.config.mode == Mode::Shed
     }
 
-    /// Until the node takes requests.
+    /// Waits until the node takes requests.
     pub async fn room(&self) {
         loop {
             let room = self.room.notified();
@@ -236,7 +236,7 @@ impl Engine {
     }
 }
 
-/// How often the node is told the time.
+/// Time between two ticks of the node.
 const TICK: Duration = Duration::from_millis(50);
 
 fn read(root: &Path, key: &Key) -> Outcome {

@@ -46,7 +46,7 @@ pub(crate) struct Calendar {
 }
 
 impl Calendar {
-    /// For about one event each `gap_ns`.
+    /// Creates a calendar for about one event each `gap_ns`.
     pub(crate) fn new(gap_ns: f64) -> Self {
         Self {
             shift: gap_ns.clamp(1.0, 1e15).log2().round() as u32,
@@ -76,7 +76,7 @@ impl Calendar {
         }
     }
 
-    /// When the next event is; None if there is none.
+    /// Time of the next event, if there is one.
     pub(crate) fn next_at_ns(&mut self) -> Option<u64> {
         while self.today.is_empty() {
             if self.in_days == 0 {

@@ -12,7 +12,7 @@ const SERVERS_MAX: usize = 1_000_000;
 const SERVERS_OF_HOST_MAX: usize = 1_000;
 const PIECES_MAX: usize = 1_000_000;
 const REQUESTS_MAX: u64 = 1_000_000_000;
-/// Of which the latencies are listed one by one.
+/// Maximum requests whose latencies are listed one by one.
 const EACH_MAX: u64 = 1_000_000;
 /// Longest simulated time: 100 years in nanoseconds fit an integer.
 const TIME_S_MAX: f64 = 100.0 * 365.0 * 86_400.0;

@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 8;
 pub enum TimeLaw {
     /// Always the same.
     Deterministic {
-        /// Its value.
+        /// Value.
         value_s: f64,
     },
     /// Memoryless.
@@ -46,19 +46,19 @@ pub enum TimeLaw {
         /// Tail index, above 1.
         shape: f64,
     },
-    /// One of the measured values, each with the same chance.
+    /// One of the measured values, with equal chances.
     Empirical {
         /// The values.
         values_s: Vec<f64>,
     },
     /// Uniform within a bin, which is chosen by its weight.
     Histogram {
-        /// One edge more than weights, ascending.
+        /// Edges in ascending order, one more than weights.
         edges_s: Vec<f64>,
         /// Counts or shares.
         weights: Vec<f64>,
     },
-    /// One of several laws, chosen by its weight.
+    /// One of several laws, chosen by weight.
     Mixture {
         /// Counts or shares.
         weights: Vec<f64>,
@@ -81,7 +81,7 @@ pub enum CountLaw {
         /// Mean, at least 1.
         mean: f64,
     },
-    /// One of the measured values, each with the same chance.
+    /// One of the measured values, with equal chances.
     Empirical {
         /// The values.
         values: Vec<u32>,
@@ -225,7 +225,7 @@ pub(crate) enum TimeSampler {
 }
 
 impl TimeSampler {
-    /// One time [s].
+    /// Draws one time [s].
     pub(crate) fn draw(&self, rng: &mut SmallRng) -> f64 {
         match self {
             Self::Constant(value) => *value,

@@ -40,7 +40,7 @@ pub(crate) struct Simulation<'a> {
     pub(crate) connections: Slab<Connection>,
     pub(crate) copies: Slab<Copy>,
     pub(crate) disturbances: Disturbances,
-    /// None: each server has cores of its own.
+    /// The common host, if there is one; otherwise each server has its own cores.
     pub(crate) host: Option<Host>,
     pub(crate) measuring: bool,
     source: Source,
@@ -48,13 +48,13 @@ pub(crate) struct Simulation<'a> {
     in_flight: usize,
     answered: u64,
     failed: u64,
-    /// By number, where they are asked for.
+    /// Latencies by request, if they are asked for.
     each_s: Option<Vec<Option<f64>>>,
     events: u64,
     measured_from_ns: u64,
 }
 
-/// Where arrivals come from.
+/// Source of arrivals.
 struct Source {
     rng: SmallRng,
     gap_ns: f64,
@@ -209,7 +209,7 @@ impl<'a> Simulation<'a> {
         self.calendar.push(at_ns, COPY_STARTS | copy, version);
     }
 
-    /// It runs, or waits in line.
+    /// Starts a copy, or queues it.
     fn copy_starts(&mut self, copy: u32) {
         let Copy { server, work_ns, pieces, .. } = self.copies[copy];
         let work_ns = work_ns / f64::from(pieces);
@@ -312,7 +312,7 @@ impl Source {
         source
     }
 
-    /// To the next arrival; infinity after the last recorded one.
+    /// Moves to the next arrival; infinity after the last recorded one.
     fn advance(&mut self, scenario: &Scenario) {
         self.number = self.number.wrapping_add(1);
         match &scenario.arrivals {

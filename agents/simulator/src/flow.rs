@@ -115,7 +115,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// Whether another copy of the same request above has this server now (sPARE section 3.2).
+    /// Counts a collision if another copy of the same request above has this server (sPARE section
+    /// 3.2).
     fn note_collision(&mut self, id: u32, server: u32) {
         let parent = self.connections[id].parent;
         if parent >= ORPHAN {
@@ -337,7 +338,7 @@ impl Simulation<'_> {
         self.fail_if_hopeless(id);
     }
 
-    /// Without a copy that runs or may still be sent, the request has failed.
+    /// Fails a request that has no copy running or to be sent.
     pub(crate) fn fail_if_hopeless(&mut self, id: u32) {
         let connection = &self.connections[id];
         let lags =

@@ -5,7 +5,7 @@
 
 use crate::scenario;
 
-/// Who wants how much of it.
+/// Demands on the host's cores.
 #[derive(Debug)]
 pub(crate) struct Host {
     cores: f64,

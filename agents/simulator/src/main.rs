@@ -19,7 +19,7 @@ const INPUT_BYTES_MAX: u64 = 1 << 30;
 struct Output {
     schema: u32,
     reports: Vec<Report>,
-    /// Of all scenarios.
+    /// Events of all scenarios.
     events: u64,
     wall_s: f64,
     threads: usize,

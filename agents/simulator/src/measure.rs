@@ -85,7 +85,7 @@ impl Latencies {
         }
     }
 
-    /// Without intervals.
+    /// The report without intervals.
     pub(crate) fn plain_report(&self) -> LatencyReport {
         self.report(|_| None)
     }
@@ -106,7 +106,7 @@ impl Batches {
         }
     }
 
-    /// Of the measured request `number`, from 0.
+    /// Records the measured request `number`, from 0.
     pub(crate) fn record(&mut self, number: u64, latency_ns: u64) {
         let batch = (number as f64 / self.per_batch) as usize;
         let last = self.batches.len() - 1;
@@ -143,7 +143,7 @@ fn student_975(freedom: f64) -> f64 {
     z + terms[0] / freedom + terms[1] / freedom.powi(2) + terms[2] / freedom.powi(3)
 }
 
-/// What a tier counted since the measurement began.
+/// Counts of a tier since the measurement began.
 #[derive(Debug, Default)]
 pub(crate) struct TierMeasure {
     pub(crate) latencies: Latencies,

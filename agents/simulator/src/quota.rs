@@ -9,7 +9,7 @@
 /// Less CPU time than this is none: rounding of moments.
 const SPENT_NS: f64 = 0.01;
 
-/// What is handed out.
+/// CPU time per period.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cap {
     pub(crate) period_ns: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Cap {
     pub(crate) cores: f64,
 }
 
-/// What is left of it at one server.
+/// The rest of a server's quota.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quota {
     cap: Cap,
@@ -40,7 +40,7 @@ impl Quota {
         }
     }
 
-    /// How many cores `jobs` use at a time, while CPU time is left.
+    /// Cores that `jobs` use at a time, while CPU time is left.
     pub(crate) fn cores(&self, jobs: u32) -> f64 {
         f64::from(jobs).min(self.cap.cores)
     }
@@ -50,7 +50,7 @@ impl Quota {
         self.left_ns < SPENT_NS
     }
 
-    /// When that changes, or the period ends, for who uses `cores`.
+    /// Time at which the quota is exhausted, or the period ends, with `cores` in use.
     pub(crate) fn turns_ns(&self, from_ns: u64, cores: f64) -> f64 {
         let over_ns = (self.began_ns + self.cap.period_ns) as f64;
         if self.is_spent() {
@@ -76,7 +76,7 @@ impl Quota {
         first + whole as f64 * self.most_ns(cores) + last
     }
 
-    /// When so much CPU time will have been used in all.
+    /// Time at which this much CPU time will have been used in all.
     pub(crate) fn reached_ns(&self, from_ns: u64, wanted_ns: f64, cores: f64) -> f64 {
         let over_ns = self.began_ns + self.cap.period_ns;
         let first = (cores * over_ns.saturating_sub(from_ns) as f64).min(self.left_ns);

@@ -10,43 +10,43 @@ use serde::Serialize;
 /// A line with many grants at once is the longest.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
-/// What came of a replay.
+/// Result of a replay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Replay {
-    /// Of this form.
+    /// Version of this form.
     pub schema: u32,
     /// The policy at the start.
     pub policy: &'static str,
-    /// In the tier.
+    /// Servers in the tier.
     pub servers: usize,
     /// Calls whose outcomes were compared.
     pub compared: u64,
-    /// Those with the same outcome.
+    /// Calls with the same outcome.
     pub equal: u64,
     /// Servers that were given out in the replay.
     pub grants: u64,
-    /// How the trace ends.
+    /// End of the trace.
     pub ended: Ended,
     /// The first call with another outcome.
     pub first_difference: Option<Difference>,
 }
 
-/// How a trace ends.
+/// End of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
-    /// With the arbiter.
+    /// The arbiter ended.
     Exit,
-    /// At `trace_lines_max`.
+    /// `trace_lines_max` was reached.
     Full,
-    /// Without a last line: the arbiter was killed, and decisions may be missing at the end.
+    /// No last line: the arbiter was killed, and decisions may be missing.
     Cut,
 }
 
 /// A call with two outcomes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// In the trace, from 1.
+    /// Line of the trace, from 1.
     pub line: u64,
     /// The call with the arbiter's outcome.
     pub recorded: String,
@@ -107,8 +107,8 @@ pub fn replay(place: &str, trace: impl BufRead) -> Result<Replay, Impossible> {
     Ok(done)
 }
 
-/// When requests came, in seconds since the first: those of the calls that asked for servers and
-/// excluded none (another try of a request excludes those that it had).
+/// Arrival times in seconds since the first: those of the calls that asked for servers and excluded
+/// none (a retry excludes earlier servers).
 pub fn arrivals_s(place: &str, trace: impl BufRead) -> Result<Vec<f64>, Impossible> {
     let mut lines = Lines::new(place, trace);
     let servers = lines.begin()?.servers;
@@ -217,7 +217,7 @@ impl<'a, R: BufRead> Lines<'a, R> {
     }
 }
 
-/// Of a line that may be long.
+/// Shortens a long line.
 fn shortened(line: &str) -> String {
     const SHOWN: usize = 80;
     if line.is_empty() {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Of one scenario.
+/// Report on one scenario.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     /// As in the scenario.
@@ -25,7 +25,7 @@ pub struct Report {
     /// without an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub each_s: Option<Vec<Option<f64>>>,
-    /// From the front to the back.
+    /// Tiers from front to back.
     pub tiers: Vec<TierReport>,
 }
 
@@ -35,7 +35,8 @@ pub struct Report {
 pub enum Stopped {
     /// All measured requests are answered.
     Done,
-    /// Too many requests were under way: the backlog grows without end, figures mean nothing.
+    /// Too many requests were under way: the backlog grows without end, and figures have no
+    /// meaning.
     Unstable,
     /// `events_max` was reached.
     Events,
@@ -52,7 +53,7 @@ pub struct LatencyReport {
     pub mean_half_width_s: Option<f64>,
     /// Variance.
     pub variance_s2: f64,
-    /// By rank.
+    /// Percentiles by rank.
     pub percentiles: Vec<Percentile>,
 }
 
@@ -67,9 +68,9 @@ impl LatencyReport {
 /// One percentile.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Percentile {
-    /// In percent.
+    /// Rank in percent.
     pub q: f64,
-    /// Its value.
+    /// Value.
     pub value_s: f64,
     /// Half the width of its 95 % interval, from batches.
     pub half_width_s: Option<f64>,
@@ -77,18 +78,18 @@ pub struct Percentile {
     pub sufficient: bool,
 }
 
-/// Of one tier, over the measured time.
+/// Figures of one tier over the measured time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TierReport {
     /// As in the scenario.
     pub name: String,
     /// Requests answered here, per second.
     pub request_per_s: f64,
-    /// From a request's start to its first good reply, with what it waited for below.
+    /// From a request's start to its first good reply, including the tiers below.
     pub latency: LatencyReport,
     /// Requests without a good reply.
     pub failed: u64,
-    /// Of those, refused: no server, or the queue full.
+    /// Refused ones among them: no server, or a full queue.
     pub refused: u64,
     /// Copies sent.
     pub copies: u64,

@@ -10,21 +10,21 @@ use crate::distribution::{CountLaw, TimeLaw};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// What the result is called.
+    /// Name in the result.
     #[serde(default)]
     pub name: String,
-    /// Of all random draws; the same scenario with the same seed gives the same result.
+    /// Seed of all random draws; the same scenario with the same seed gives the same result.
     #[serde(default = "one")]
     pub seed: u64,
-    /// When requests come to the first tier.
+    /// Arrivals at the first tier.
     pub arrivals: Arrivals,
     /// Requests that are measured. With recorded arrivals: all after the warm-up, if not given.
     pub requests: Option<u64>,
     /// Requests before those, which are simulated and not measured; a tenth if not given.
     pub warm_up_requests: Option<u64>,
-    /// From the front to the back.
+    /// Tiers from front to back.
     pub tiers: Vec<Tier>,
-    /// What all servers run on; none: each has cores of its own.
+    /// Host of all servers; none if each has its own cores.
     pub host: Option<Host>,
     /// Batches behind each confidence interval.
     #[serde(default = "twenty")]
@@ -40,7 +40,7 @@ pub struct Scenario {
     pub each: bool,
 }
 
-/// When requests come.
+/// Law of arrivals.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Arrivals {
@@ -49,9 +49,9 @@ pub enum Arrivals {
         /// Mean rate.
         rate_per_s: f64,
     },
-    /// At these times, ascending.
+    /// Arrivals at given times, ascending.
     Recorded {
-        /// Since the start.
+        /// Times since the start.
         times_s: Vec<f64>,
     },
 }
@@ -60,9 +60,9 @@ pub enum Arrivals {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// Of its own.
+    /// Cores of the host.
     pub cores: f64,
-    /// Of those, wanted by others all the time.
+    /// Cores among them that others use all the time.
     #[serde(default)]
     pub busy_cores: f64,
 }
@@ -71,24 +71,24 @@ pub struct Host {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tier {
-    /// What it is called in the result.
+    /// Name in the result.
     pub name: String,
     /// M.
     pub servers: usize,
     /// V, also below 1 (a cap); jobs get at most one core each.
     #[serde(default = "one_core")]
     pub cores: f64,
-    /// How a server's jobs share it.
+    /// Sharing of a server by its jobs.
     #[serde(default)]
     pub discipline: Discipline,
-    /// That `cores` is CPU time handed out by the period, as control groups do it.
+    /// CPU time that a control group grants per period, if `cores` is enforced so.
     pub quota: Option<Quota>,
     /// Core seconds of one copy on an undisturbed server, before its calls.
     pub work: TimeLaw,
     /// Core seconds of one copy after its reply, for which nobody waits.
     #[serde(default)]
     pub after_s: f64,
-    /// Whether the copies of a request have the same work.
+    /// Relation between the work of a request's copies.
     #[serde(default)]
     pub copies: Copies,
     /// Time per copy that needs no core (network, arbiter).
@@ -102,7 +102,7 @@ pub struct Tier {
     /// Equal pieces of the work, each with its share of the calls behind it; not more than calls.
     #[serde(default = "one_piece")]
     pub pieces: u32,
-    /// How servers are chosen, by the name that the arbiter has for it.
+    /// Policy of choosing servers, by the arbiter's name.
     #[serde(default = "round_robin")]
     pub policy: String,
     /// r.
@@ -114,7 +114,7 @@ pub struct Tier {
     /// n, servers looked at beyond the r that are needed (TAD).
     #[serde(default = "look_ahead")]
     pub look_ahead: usize,
-    /// How long a grant is held.
+    /// Time for which a grant is held.
     #[serde(default)]
     pub hold: Hold,
     /// An observed latency older than this no longer counts.
@@ -126,7 +126,7 @@ pub struct Tier {
     /// The percentile of latencies after which `hedge` sends another replica.
     #[serde(default = "ninety_five")]
     pub hedge_percentile: f64,
-    /// What bounds the policy; the arbiter's keys and defaults.
+    /// Bounds of the policy; the arbiter's keys and defaults.
     #[serde(default)]
     pub guardrails: Guardrails,
     /// True if servers are avoided that a sibling copy of the same request above has (the stamp).
@@ -134,12 +134,12 @@ pub struct Tier {
     pub apart: bool,
     /// Neighbours.
     pub interference: Option<Interference>,
-    /// What happens to single servers.
+    /// Faults of single servers.
     #[serde(default)]
     pub faults: Vec<Fault>,
 }
 
-/// How jobs share a server.
+/// Sharing of a server by its jobs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Discipline {
@@ -185,7 +185,7 @@ impl Copies {
     }
 }
 
-/// How long a copy above holds its servers here.
+/// Time for which a copy above holds its servers here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hold {
@@ -208,7 +208,7 @@ pub struct Interference {
     pub speed: f64,
 }
 
-/// What happens to one server.
+/// A fault of one server.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Fault {
@@ -216,20 +216,20 @@ pub enum Fault {
     Crash {
         /// Index from 0.
         server: usize,
-        /// When.
+        /// Start.
         at_s: f64,
-        /// For how long.
+        /// Length.
         for_s: f64,
     },
     /// It runs at `speed`.
     Limp {
         /// Index from 0.
         server: usize,
-        /// When.
+        /// Start.
         at_s: f64,
-        /// For how long.
+        /// Length.
         for_s: f64,
-        /// In (0, 1].
+        /// Speed in (0, 1].
         speed: f64,
     },
     /// Jobs of others share its cores with its own, as a neighbour's threads do, and may have them
@@ -237,11 +237,11 @@ pub enum Fault {
     Crowd {
         /// Index from 0.
         server: usize,
-        /// When.
+        /// Start.
         at_s: f64,
-        /// For how long.
+        /// Length.
         for_s: f64,
-        /// How many, each with the share of a job of its own.
+        /// Number of jobs, each with the share of a job of its own.
         jobs: f64,
         /// Mean time for which each piece of work that starts there waits first, exponential.
         #[serde(default)]

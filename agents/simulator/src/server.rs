@@ -15,7 +15,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::quota::{Cap, Quota};
 
-/// How a server's cores are shared.
+/// Sharing of a server's cores.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sharing {
     /// V.
@@ -64,7 +64,7 @@ pub(crate) struct Server {
     strangers: f64,
     first: Job,
     others: BinaryHeap<Job>,
-    /// When the calendar has its next end of work; u64::MAX: it has none.
+    /// Time of its next end of work in the calendar; u64::MAX for none.
     scheduled_ns: u64,
     /// Counts the changes, so that an event of before one can be told.
     pub(crate) version: u32,
@@ -131,7 +131,7 @@ impl Server {
         copy
     }
 
-    /// When the first job ends if nothing changes; None if none runs.
+    /// Time at which the first job ends if nothing changes, if one runs.
     pub(crate) fn next_end_ns(&self, sharing: Sharing) -> Option<u64> {
         if self.running == 0 {
             return None;
@@ -147,7 +147,7 @@ impl Server {
         Some(self.updated_ns + rounded_up(left_ns))
     }
 
-    /// When its quota next runs out or is renewed; None if that changes nothing.
+    /// Time at which its quota is next exhausted or renewed, if that has an effect.
     pub(crate) fn next_turn_ns(&self, sharing: Sharing) -> Option<u64> {
         let quota = self.quota.as_ref().filter(|_| self.bursts())?;
         if self.running == 0 {
@@ -170,8 +170,8 @@ impl Server {
         }
     }
 
-    /// When to put the next end of work into the calendar; None if it is there, or there is none.
-    /// `always`: what the calendar had is over.
+    /// Time for the next end of work in the calendar; none if it is there, or there is none.
+    /// `always`: the calendar's entry is over.
     pub(crate) fn reschedule(&mut self, next_ns: Option<u64>, always: bool) -> Option<u64> {
         let at_ns = next_ns.unwrap_or(u64::MAX);
         if at_ns == self.scheduled_ns && !always {
@@ -212,7 +212,7 @@ impl Server {
         self.speed * (sharing.cores / sharers).min(1.0) * sharing.pace
     }
 
-    /// Its jobs get what they are due since the last change.
+    /// Gives its jobs the work since the last change.
     pub(crate) fn advance(&mut self, now_ns: u64, sharing: Sharing) {
         if self.running > 0 {
             let bursts = self.bursts();

@@ -15,14 +15,14 @@ pub(crate) const ORPHAN: u32 = u32::MAX - 1;
 #[derive(Debug)]
 pub(crate) struct Disturbances {
     pub(crate) rng: SmallRng,
-    /// Until when a neighbour is at the server.
+    /// End of a neighbour's stay at the server.
     pub(crate) noisy_until_ns: Vec<u64>,
     pub(crate) limps: Vec<f64>,
     pub(crate) strangers: Vec<f64>,
     /// Mean wait of a piece of work that starts there [s].
     pub(crate) waits_s: Vec<f64>,
     pub(crate) waits_rng: SmallRng,
-    /// With the first server of its tier.
+    /// Faults with the first server of their tier.
     pub(crate) faults: Vec<(Fault, u32)>,
 }
 
@@ -76,7 +76,7 @@ impl<T: Reused> Slab<T> {
         self.free.push(id);
     }
 
-    /// How many places there are, used or free.
+    /// Number of places, used or free.
     pub(crate) fn places(&self) -> u32 {
         self.places.len() as u32
     }
@@ -101,7 +101,7 @@ impl<T> std::ops::IndexMut<u32> for Slab<T> {
 pub(crate) struct Slot {
     /// Index over all tiers.
     pub(crate) server: u32,
-    /// What it runs for this connection, or NONE.
+    /// Copy that runs for this connection, or NONE.
     pub(crate) copy: u32,
     /// The last request of the connection that was sent there.
     pub(crate) sent_seq: u32,
@@ -110,8 +110,8 @@ pub(crate) struct Slot {
     pub(crate) granted_ns: u64,
 }
 
-/// One copy above, or the outside, with the requests that it makes here one after the other, and
-/// the servers that it holds for them.
+/// One copy above, or the outside, with the requests that it makes here in sequence, and the
+/// servers that it holds for them.
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
     pub(crate) generation: u32,
@@ -140,12 +140,12 @@ pub(crate) struct Connection {
     /// The copies of the request at hand have the same work, this.
     pub(crate) same_work: bool,
     pub(crate) work_ns: f64,
-    /// Of requests from the outside: their number.
+    /// Number of a request from the outside.
     pub(crate) number: u64,
     /// Delayed copies of the request at hand that may still be sent.
     pub(crate) hedges_left: u32,
     pub(crate) hedge_after_ns: u64,
-    /// When the next of them is due; events of other times are of earlier requests.
+    /// Time of the next hedge; events of other times are of earlier requests.
     pub(crate) hedge_at_ns: u64,
     pub(crate) slots: SmallVec<[Slot; 3]>,
 }
@@ -174,7 +174,7 @@ pub(crate) struct Copy {
     /// The connection below that is open for it, or NONE.
     pub(crate) child: u32,
     pub(crate) sent_ns: u64,
-    /// Of all pieces.
+    /// Work of all pieces.
     pub(crate) work_ns: f64,
 }
 

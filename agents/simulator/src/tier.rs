@@ -18,7 +18,7 @@ pub(crate) struct Tier {
     pub(crate) selector: Selector,
     pub(crate) grants: Vec<Grant>,
     pub(crate) sharing: Sharing,
-    /// Of each server, where it bursts.
+    /// Cap of each server, if it bursts.
     pub(crate) cap: Option<Cap>,
     /// Index of the first server over all tiers.
     pub(crate) first: u32,

@@ -83,14 +83,14 @@ const FAULTS: [Fault; 8] = [
     Fault::SendSlowly,
 ];
 
-/// How a server behaves.
+/// Behaviour of a server.
 #[derive(Debug, Clone)]
 pub struct Behaviour {
-    /// Of a thousand requests, how many have a fault.
+    /// Faults per thousand requests.
     pub faults_per_mille: u64,
-    /// How long a stall lasts.
+    /// Length of a stall.
     pub stall: Duration,
-    /// Of the faults' generator.
+    /// Seed of the faults.
     pub seed: u64,
 }
 

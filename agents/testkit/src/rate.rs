@@ -19,19 +19,19 @@ use crate::stream::find;
 /// The requests to send.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Whom to ask.
+    /// Address to ask.
     pub address: SocketAddr,
-    /// For what.
+    /// Path to ask for.
     pub path: String,
     /// Connections, each with its own arrivals.
     pub connections: usize,
-    /// Of all connections together.
+    /// Rate of all connections together.
     pub rate_per_s: f64,
     /// Measured time, after `warm_up`.
     pub duration: Duration,
     /// Sent, but not measured.
     pub warm_up: Duration,
-    /// Of the arrivals.
+    /// Seed of the arrivals.
     pub seed: u64,
 }
 
@@ -44,7 +44,7 @@ pub struct Report {
     pub errors: u64,
     /// Replies per second.
     pub rate_per_s: f64,
-    /// From the moment due to the end of the reply.
+    /// From the due time to the end of the reply.
     pub p50_us: f64,
     /// See `p50_us`.
     pub p90_us: f64,
@@ -52,7 +52,7 @@ pub struct Report {
     pub p99_us: f64,
     /// See `p50_us`; none with fewer than 10 samples beyond it.
     pub p999_us: Option<f64>,
-    /// How late requests were sent: the client's own lag, which is part of the latencies.
+    /// Lag of sending, which is part of the latencies.
     pub late_us_p99: f64,
 }
 

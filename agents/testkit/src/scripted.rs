@@ -17,12 +17,12 @@ use crate::stream::{Buffered, Threaded};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// When requests are answered. They ask for `/0`, `/1`, ...
+/// Times of replies. Requests ask for `/0`, `/1`, ...
 #[derive(Debug, Clone, Default)]
 pub struct Script {
-    /// How long each takes.
+    /// Service time of each.
     pub delays: Vec<Duration>,
-    /// From when, after the first request, and how long nothing is answered at all.
+    /// Start, after the first request, and length of a time without replies.
     pub stall: Option<(Duration, Duration)>,
 }
 
@@ -56,7 +56,7 @@ impl Scripted {
         Self { address: thread.address, told, _thread: thread }
     }
 
-    /// When each request was answered, on the clock that it was started with; none: it never was.
+    /// Time of each reply, on the clock that it was started with; none if there was none.
     pub fn answered_ns(&self) -> Vec<Option<i64>> {
         self.told.answered_ns.lock().unwrap().clone()
     }
@@ -86,7 +86,7 @@ async fn talk(stream: TcpStream, told: Arc<Told>) {
 }
 
 impl Told {
-    /// When request `place`, which has just come, is to be answered.
+    /// Time at which request `place`, which has just arrived, is answered.
     fn due(&self, place: usize) -> Instant {
         let now = Instant::now();
         let first = *self.first.lock().unwrap().get_or_insert(now);

@@ -6,7 +6,6 @@ tiers = {
   cache = {
     role          = "memcached"
     nodes         = 1
-    standby       = 0
     cpus          = 0.1
     memory_mb     = 192
     nic_mbps      = 10

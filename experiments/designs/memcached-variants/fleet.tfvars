@@ -6,7 +6,6 @@ tiers = {
   cache = {
     role          = "memcached"
     nodes         = 1
-    standby       = 0
     cpus          = 0.25
     memory_mb     = 256
     nic_mbps      = 200

@@ -6,7 +6,6 @@ tiers = {
   web = {
     role          = "press"
     nodes         = 4
-    standby       = 0
     cpus          = 0.25
     memory_mb     = 256
     nic_mbps      = 100

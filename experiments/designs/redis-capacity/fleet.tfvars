@@ -6,7 +6,6 @@ tiers = {
   store = {
     role          = "redis"
     nodes         = 1
-    standby       = 0
     cpus          = 0.1
     memory_mb     = 384
     nic_mbps      = 6

@@ -7,7 +7,6 @@ tiers = {
     role          = "mediawiki"
     calls         = ["db"]
     nodes         = 3
-    standby       = 0
     cpus          = 0.4
     memory_mb     = 384
     nic_mbps      = 200

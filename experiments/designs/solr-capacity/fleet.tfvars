@@ -6,7 +6,6 @@ tiers = {
   search = {
     role          = "solr"
     nodes         = 1
-    standby       = 0
     cpus          = 0.3
     memory_mb     = 512
     nic_mbps      = 200

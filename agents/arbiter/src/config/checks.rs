@@ -9,16 +9,16 @@ use wire::arbiter::{Compare, CompareMode, Protocol, Server};
 
 use super::{Config, TOKENS_MAX};
 
-/// More servers than this in a tier are a mistake.
+/// Maximum servers of a tier.
 pub const SERVERS_MAX: u64 = 1_000;
 const THREADS_MAX: u64 = 64;
-/// Requests that wait for tokens.
+/// Maximum requests that wait for tokens.
 const WAITING_MAX: u64 = 1_000_000;
 /// 1 TiB.
 const HELD_MIB_MAX: u64 = 1 << 20;
 /// 1 GiB/s.
 const CLIENT_KIB_PER_S_MAX: u64 = 1 << 20;
-/// Connections of one Redis client each.
+/// Maximum dedicated connections.
 const PINNED_MAX: u64 = 1_000_000;
 const MINUTE_MS: u64 = 60_000;
 const DAY_MS: u64 = 24 * 60 * MINUTE_MS;
@@ -26,7 +26,7 @@ const DAY_MS: u64 = 24 * 60 * MINUTE_MS;
 const TRACE_LINES_MAX: u64 = 1_000_000_000;
 const CORES_MAX: f64 = 4_096.0;
 
-/// Bounds of `mysql.packet_bytes_max`: the servers' own for max_allowed_packet.
+/// Bounds of `mysql.packet_bytes_max`, as the servers' for max_allowed_packet.
 const PACKET_BYTES_MAX: std::ops::RangeInclusive<usize> = 1 << 20..=1 << 30;
 
 impl Config {
@@ -134,7 +134,7 @@ impl Config {
     }
 }
 
-/// Refuses a comparison that a tier of this protocol and so many replicas cannot make.
+/// Refuses a comparison that this protocol or number of replicas cannot make.
 pub fn may_compare(
     wanted: &Compare,
     protocol: Protocol,

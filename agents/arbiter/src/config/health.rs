@@ -10,17 +10,17 @@ use wire::arbiter::Protocol;
 
 use super::checks::refuse;
 
-/// How servers are asked.
+/// Health check of servers.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HealthCheck {
-    /// From one check of a server to the next.
+    /// Time between two checks of a server.
     pub interval_ms: u64,
-    /// For one check; no longer than from one to the next.
+    /// Time-out of one check; at most `interval_ms`.
     pub timeout_ms: u64,
-    /// Good checks in a row that bring a dead server in again.
+    /// Successful checks in a row after which a dead server is used again.
     pub rise: u32,
-    /// Bad ones in a row after which a server is dead.
+    /// Failed checks in a row after which a server is dead.
     pub fall: u32,
 }
 
@@ -31,12 +31,12 @@ impl Default for HealthCheck {
 }
 
 impl HealthCheck {
-    /// From one check of a server to the next.
+    /// Time between two checks of a server.
     pub fn interval(&self) -> Duration {
         Duration::from_millis(self.interval_ms)
     }
 
-    /// For one check.
+    /// Time-out of one check.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
     }

@@ -15,7 +15,7 @@ use crate::memory::Holder;
 pub struct Client {
     /// The socket.
     pub conn: Conn,
-    /// The reply's head; its memory is used again.
+    /// Head of the reply; its memory is reused.
     pub reply: ResponseHead,
     /// An empty buffer, to be exchanged for one that holds a reply.
     pub spare: BytesMut,
@@ -23,16 +23,16 @@ pub struct Client {
     stop: watch::Receiver<bool>,
 }
 
-/// The fate of the connection after a request.
+/// The next step of a connection after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
-    /// The next request may come.
+    /// Read the next request.
     Next,
-    /// The reply was complete; close.
+    /// Close: the reply was complete.
     Close,
-    /// The reply was complete, but the request was not read to its end: close without a reset.
+    /// Close without a reset: the reply was complete, but the request was not read to its end.
     Linger,
-    /// The reply was cut: close at once.
+    /// Close at once: the reply was cut.
     Abort,
 }
 
@@ -48,23 +48,23 @@ impl Client {
         }
     }
 
-    /// For whom memory is held; asked for once, where it is needed.
+    /// The client for whom memory is held; determined at first use.
     pub fn holder(&mut self) -> Holder {
         let holder = || Holder::new(self.conn.peer_ip());
         *self.holder.get_or_insert_with(holder)
     }
 
-    /// True if the arbiter stops.
+    /// True if the arbiter is stopping.
     pub fn is_stopped(&self) -> bool {
         *self.stop.borrow()
     }
 
-    /// True if the connection goes on after this request.
+    /// True if the connection stays open after this request.
     pub fn keeps(&self, request: &RequestHead) -> bool {
         request.keep_alive && !self.is_stopped()
     }
 
-    /// Writes interim replies, if there are any, to a client that knows them; false where it is gone.
+    /// Writes interim replies to a client that knows them; false if it has disconnected.
     pub async fn pass_interim(
         &mut self,
         front: &Front,
@@ -75,7 +75,7 @@ impl Client {
         request.minor == 0 || self.conn.write(interim, limit).await.is_ok()
     }
 
-    /// Answers with the arbiter's own error.
+    /// Replies with an error of the arbiter's own.
     pub async fn refuse(
         &mut self,
         front: &Front,
@@ -89,7 +89,7 @@ impl Client {
         self.write_last(front, (&reply, &[]), keep, unread_body).await
     }
 
-    /// Writes the (last bytes of the) reply, head and body or two empty pieces.
+    /// Writes the last bytes of the reply: head and body, or two empty pieces.
     pub async fn finish(
         &mut self,
         front: &Front,

@@ -13,7 +13,7 @@ use crate::conn::Conn;
 const LINE_MAX: usize = 256;
 const TRAILERS_MAX: usize = 8 * 1024;
 
-/// How a head says that its body is delimited.
+/// The delimiter of a body, by its head.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Framing {
     /// No body.
@@ -23,16 +23,16 @@ pub enum Framing {
     Length(u64),
     /// `Transfer-Encoding: chunked`.
     Chunked,
-    /// Up to the end of the connection (replies only).
+    /// End of the connection (replies only).
     UntilClose,
 }
 
-/// A body that breaks its framing.
+/// A body with invalid framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("broken body: {0}")]
 pub struct BodyError(&'static str);
 
-/// Follows one body.
+/// Follows one body through its framing.
 #[derive(Debug, Clone)]
 pub struct Body {
     state: State,
@@ -42,20 +42,20 @@ pub struct Body {
 enum State {
     Length(u64),
     UntilClose,
-    /// In a chunk's size line: the size so far, its digits, the line's bytes, and what part of it.
+    /// Within a chunk's size line: the size so far, its digits, the line's bytes, and the part.
     Size {
         size: u64,
         digits: usize,
         line: usize,
         part: Part,
     },
-    /// The line feed of the size line is due.
+    /// Before the line feed of the size line.
     SizeEnd(u64),
     Data(u64),
-    /// CR, then LF after a chunk's data.
+    /// Before CR and LF after a chunk's data.
     DataCr,
     DataLf,
-    /// In the trailers: all bytes, and the bytes of this line.
+    /// In the trailers: their bytes, and those of this line.
     Trailer {
         all: usize,
         line: usize,
@@ -71,7 +71,7 @@ enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Digits,
-    /// Some servers fill the size up with spaces.
+    /// Spaces after the size, which some servers write.
     Padding,
     Extension,
 }
@@ -79,7 +79,7 @@ enum Part {
 const SIZE: State = State::Size { size: 0, digits: 0, line: 0, part: Part::Digits };
 
 impl Body {
-    /// A body that begins now.
+    /// Starts a body.
     pub fn new(framing: Framing) -> Self {
         let state = match framing {
             Framing::Empty | Framing::Length(0) => State::Done,
@@ -95,7 +95,7 @@ impl Body {
         self.state == State::Done
     }
 
-    /// How many of the next bytes belong to the body.
+    /// Number of the next bytes that belong to the body.
     pub fn consume(&mut self, bytes: &[u8]) -> Result<usize, BodyError> {
         self.follow(bytes, |_| {})
     }
@@ -144,8 +144,8 @@ impl Body {
         }
     }
 
-    /// The next bytes of the body wait at the front of the connection's buffer: how many; none when
-    /// the body is complete. Who has used them advances the buffer. May be dropped and called again.
+    /// Waits for the next bytes of the body at the front of the connection's buffer: their number,
+    /// or none when the body is complete. The caller advances the buffer. Cancel-safe.
     ///
     /// # Errors
     /// Those of the socket; `TimedOut`; `InvalidData` for broken framing, `UnexpectedEof` for an
@@ -162,7 +162,7 @@ impl Body {
         self.consume(&conn.buffer).map(Some).map_err(broken)
     }
 
-    /// The connection ended.
+    /// Tells that the connection ended.
     pub fn end(&mut self) -> Result<(), BodyError> {
         match self.state {
             State::UntilClose | State::Done => {

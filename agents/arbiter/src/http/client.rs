@@ -18,14 +18,14 @@ use super::refusal::Refusal;
 use super::upload::{Broken, Upload};
 use super::{race, single_server, Front};
 
-/// How long a client may keep an idle connection.
+/// Maximum time of an idle connection.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// After this long without a request a connection's buffers are given back.
+/// Idle time after which a connection's buffers are released.
 const BUFFERS_KEPT: Duration = Duration::from_secs(1);
-/// How long a client may take for one head.
+/// Maximum time for reading one head.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Serves a client until it goes, breaks the protocol, or the arbiter stops.
+/// Serves a client until it disconnects, violates the protocol, or the arbiter stops.
 pub async fn serve(front: Arc<Front>, stream: TcpStream, stop: watch::Receiver<bool>) {
     let mut waiting = stop.clone();
     let mut stopping = pin!(async move {
@@ -60,7 +60,7 @@ pub async fn serve(front: Arc<Front>, stream: TcpStream, stop: watch::Receiver<b
 }
 
 impl Client {
-    /// Reads the next request's head; false when the connection ends before or in it.
+    /// Reads the head of the next request; false if the connection ends before its end.
     async fn next_request(
         &mut self,
         request: &mut RequestHead,
@@ -86,8 +86,8 @@ impl Client {
         }
     }
 
-    /// Reads on until something new may be seen in an incomplete head: a client that sends byte by
-    /// byte must not have the whole looked through for each.
+    /// Reads until a new line may be complete, so that a client that sends byte by byte does not
+    /// have the whole head parsed for each.
     async fn next_line(&mut self, deadline: Instant) -> Result<bool, Refusal> {
         loop {
             let known = self.conn.buffer.len();
@@ -104,7 +104,7 @@ impl Client {
         }
     }
 
-    /// Waits between requests; false when no more come.
+    /// Waits between requests; false if there is none.
     async fn first_bytes(&mut self, mut stopping: Pin<&mut impl Future<Output = ()>>) -> bool {
         if self.is_stopped() {
             return false;

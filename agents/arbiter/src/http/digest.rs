@@ -15,19 +15,19 @@ use super::head::ResponseHead;
 use crate::comparing::Digest;
 use crate::voting::ReplyVote;
 
-/// A reply on its way to being compared.
+/// A reply that is compared with others.
 pub struct Said {
     ballot: Arc<ReplyVote>,
     hash: Sha256,
-    /// Finds the data in chunks.
+    /// Removes the framing of chunks.
     chunks: Option<Body>,
-    /// Of the body, so far.
+    /// Bytes of the body so far.
     bytes: usize,
     is_too_large: bool,
 }
 
 impl Said {
-    /// A reply whose head has come.
+    /// Starts with the head of a reply.
     pub fn new(ballot: Arc<ReplyVote>, head: &ResponseHead) -> Self {
         let mut hash = Sha256::new();
         add_head(&mut hash, head, &ballot.rules.ignored_fields);
@@ -40,7 +40,7 @@ impl Said {
         }
     }
 
-    /// The next bytes of its body, with their framing.
+    /// Adds the next bytes of the body, with their framing.
     pub fn add(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len();
         if self.is_too_large {
@@ -59,14 +59,14 @@ impl Said {
         }
     }
 
-    /// It is not compared: it is larger than may be, or is not held.
+    /// Excludes the reply from the comparison because of its size.
     pub fn too_large(&mut self) {
         if !std::mem::replace(&mut self.is_too_large, true) {
             self.ballot.too_large();
         }
     }
 
-    /// It is complete and good, and none where it was too large.
+    /// Casts the vote of a complete good reply; none if it was too large.
     pub fn vote(self, server: policy::ServerId) -> Option<Digest> {
         if self.is_too_large {
             return None;
@@ -77,7 +77,7 @@ impl Said {
     }
 }
 
-/// Status and fields, these in the order of their names.
+/// Adds status and fields, the fields sorted by name.
 fn add_head(hash: &mut Sha256, head: &ResponseHead, ignored: &[String]) {
     hash.update(head.status.to_be_bytes());
     let lines = head.forward.split(|&byte| byte == b'\n').skip(1);
@@ -100,8 +100,8 @@ fn add_head(hash: &mut Sha256, head: &ResponseHead, ignored: &[String]) {
     hash.update(b"\n");
 }
 
-/// True if a field says no more than how the body is delimited. The length is content where there is
-/// no body, in the reply to HEAD and in a 304.
+/// True if a field only delimits the body. Without a body, as in the reply to HEAD and in a 304,
+/// the length is content.
 fn is_framing(name: &[u8], framing: Framing) -> bool {
     matches!(name, b"transfer-encoding" | b"trailer")
         || (name == b"content-length" && framing != Framing::Empty)

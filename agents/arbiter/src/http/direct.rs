@@ -18,10 +18,10 @@ use super::Front;
 use crate::min_rate::MinRate;
 use crate::tier::{Flight, Lease, UploadPlace, Wanted};
 
-/// Servers that a read is sent to, one after the other.
+/// Maximum servers that are tried for a read, one after the other.
 pub const READ_TRIES: usize = 3;
 
-/// One request of a client, and what came back of it.
+/// One request of a client and its reply.
 pub struct Exchange<'a> {
     pub front: &'a Front,
     pub client: &'a mut Client,
@@ -30,16 +30,16 @@ pub struct Exchange<'a> {
     pub reply: ResponseHead,
 }
 
-/// Why there is nothing to pass on.
+/// Reason for having no reply to pass on.
 pub enum Ended {
-    /// The client went away.
+    /// The client disconnected.
     Gone,
-    /// The reply, and true if its body was not read to the end.
+    /// The arbiter's refusal, and true if the body was not read to the end.
     Refused(Refusal, bool),
 }
 
 impl Exchange<'_> {
-    /// Sends a request whose body is here, and waits for the first head that comes back.
+    /// Sends a request with a complete body, and waits for the first head of the reply.
     pub async fn ask_whole(&mut self, body: &[u8]) -> Result<Sent, Ended> {
         let question =
             Question { request: self.request, body, stamp: None, deadline: self.deadline };
@@ -49,7 +49,7 @@ impl Exchange<'_> {
         asked.map_err(|refusal| Ended::Refused(refusal, false))
     }
 
-    /// As `ask_whole`, with a body that does not come fast enough to be here.
+    /// As `ask_whole`, with a body that is streamed.
     pub async fn ask_streaming(&mut self, mut upload: Upload) -> Result<Sent, Ended> {
         let _place = self.upload_place().await?;
         let (request, mut tried) = (self.request, Vec::new());
@@ -60,7 +60,7 @@ impl Exchange<'_> {
         self.send(lease, link, &mut upload, &request.forward).await
     }
 
-    /// A place for a body that is passed on as it comes.
+    /// Waits for a place for a streamed body.
     pub async fn upload_place(&mut self) -> Result<UploadPlace, Ended> {
         let waiting = timeout_at(self.deadline, self.front.tier.upload_place());
         let place = self.client.conn.while_here(waiting).await;
@@ -70,7 +70,7 @@ impl Exchange<'_> {
         })
     }
 
-    /// Sends head and body to a server, and waits for the first head that comes back.
+    /// Sends head and body to a server, and waits for the first head of the reply.
     pub async fn send(
         &mut self,
         lease: Lease,
@@ -112,7 +112,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Passes interim replies on until the final one's head is there.
+    /// Passes interim replies on until the head of the final one.
     pub async fn final_head(&mut self, sent: &mut Sent) -> Result<(), Ended> {
         let mut interim = 0;
         while self.reply.status < 200 {
@@ -138,7 +138,7 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Writes the interim reply that is there to the client; HTTP/1.0 knows none.
+    /// Passes an interim reply on; a client of HTTP/1.0 gets none.
     pub async fn pass_interim(&mut self) -> Result<(), Ended> {
         if self.request.minor == 0 {
             return Ok(());
@@ -150,7 +150,7 @@ impl Exchange<'_> {
     }
 }
 
-/// The end of a request whose body does not reach the server.
+/// Ends a request whose body does not reach the server.
 pub fn cut(why: Broken, flight: Option<&Flight>) -> Ended {
     match why {
         Broken::Gone => Ended::Gone,
@@ -164,7 +164,7 @@ pub fn cut(why: Broken, flight: Option<&Flight>) -> Ended {
     }
 }
 
-/// Asks a server, and for a read another where that one breaks off before its reply.
+/// Sends the request to a server, and for a read to another if that one fails before its reply.
 async fn ask_somebody(
     front: &Front,
     question: &Question<'_>,
@@ -207,7 +207,7 @@ async fn ask_somebody(
     }
 }
 
-/// A server and a connection to it; those that were not to be reached are added to `tried`.
+/// Takes a server and a connection to it; adds unreachable ones to `tried`.
 pub async fn reach(
     front: &Front,
     request: &RequestHead,

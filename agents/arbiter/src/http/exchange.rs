@@ -15,34 +15,34 @@ use crate::collision_avoidance::{self, Stamp};
 use crate::conn::Conn;
 use crate::tier::Unreached;
 
-/// Interim replies (1xx) that a server may send before the real one.
+/// Maximum interim replies (1xx) before the final one.
 pub const INTERIM_MAX: usize = 8;
 
-/// Why there is no usable reply.
+/// Reason for having no usable reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// The server could not be reached; nothing was sent.
     Connect,
     /// The connection ended before the first byte of a reply.
     Silent,
-    /// The request's time was up.
+    /// The request timed out.
     TimedOut,
-    /// The reply broke off, or is not HTTP/1.1.
+    /// The reply was cut, or is not HTTP/1.1.
     Broken,
-    /// This machine has nothing left to connect with.
+    /// This machine has no socket or port left.
     Local,
     /// The replies are too large to be held until others agree.
     TooLarge,
-    /// The replies differ, and no majority agrees.
+    /// The replies differ without a majority.
     Disagreed,
     /// Fewer replicas replied than have to agree.
     Alone,
-    /// The request's time was up before enough replies agreed.
+    /// The request timed out before enough replies agreed.
     Undecided,
 }
 
 impl Failure {
-    /// The client's error for it.
+    /// The refusal for the client.
     pub fn refusal(self) -> Refusal {
         match self {
             Self::Connect => Refusal::new(502, "no server could be reached"),
@@ -59,22 +59,22 @@ impl Failure {
         }
     }
 
-    /// True if a read may be sent to another server after it: there is time, and no reply.
+    /// True if a read may be sent to another server: there is time, and no reply.
     pub fn may_be_retried(self) -> bool {
         matches!(self, Self::Connect | Self::Silent | Self::Broken)
     }
 }
 
-/// A question to a server.
+/// A request for a server.
 #[derive(Clone, Copy)]
 pub struct Question<'a> {
     /// The head.
     pub request: &'a RequestHead,
     /// The whole body.
     pub body: &'a [u8],
-    /// Which replica it is, where the tier behind is to know.
+    /// Stamp of the replica, for the next tier.
     pub stamp: Option<Stamp>,
-    /// Until when its reply's head has to be there.
+    /// Deadline for the head of the reply.
     pub deadline: Instant,
 }
 
@@ -82,12 +82,13 @@ pub struct Question<'a> {
 pub struct Link {
     /// The socket.
     pub conn: Conn,
-    /// Came from the pool, so that the server may have closed it meanwhile.
+    /// True if it came from the pool, so that the server may have closed it meanwhile.
     pub reused: bool,
 }
 
-/// A pooled connection of that age, or a new one; where another comes back to the pool before the new one is
-/// there, that one: when many ask at once few connections do. A server that refuses one is dead.
+/// Takes a pooled connection of that age, or opens a new one. Uses a connection that returns to the
+/// pool first, so that few are opened when many requests arrive at once. A server that refuses one
+/// is dead.
 pub async fn open(
     front: &Front,
     server: ServerId,
@@ -120,9 +121,9 @@ pub async fn open(
     }
 }
 
-/// Sends a request and waits for the first head that comes back: whether the server took all of the
-/// request before. Where a pooled connection turns out to be closed before any reply, a read is sent
-/// again on a new one, once.
+/// Sends a request, and waits for the first head of the reply; true if the server took the whole
+/// request before. A read is sent again once on a new connection if a pooled one was closed before
+/// any reply.
 pub async fn ask(
     front: &Front,
     server: ServerId,
@@ -171,7 +172,7 @@ async fn ask_once(
     Ok(takes_all)
 }
 
-/// As [`ask`], to the head of the final reply; the interim ones are added to `interim`.
+/// As [`ask`], up to the head of the final reply; collects the interim ones in `interim`.
 pub async fn ask_for_final(
     front: &Front,
     server: ServerId,
@@ -193,7 +194,7 @@ pub async fn ask_for_final(
     Err(Failure::Broken)
 }
 
-/// Waits for the head of a reply, be it an interim one.
+/// Waits for the head of a reply, which may be an interim one.
 pub async fn reply_head(
     conn: &mut Conn,
     to_head: bool,
@@ -228,7 +229,7 @@ fn failure(error: &io::Error, otherwise: Failure) -> Failure {
     }
 }
 
-/// Keeps the connection for the next request where nothing is outstanding on it.
+/// Returns the connection to the pool if nothing is outstanding on it.
 pub fn keep(front: &Front, server: ServerId, link: Link, head: &ResponseHead) {
     if head.keep_alive && link.conn.buffer.is_empty() {
         front.pool.put(server, link.conn);

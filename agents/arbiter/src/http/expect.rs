@@ -15,12 +15,12 @@ use super::relay::Sent;
 use super::upload::Upload;
 use crate::tier::{Lease, Wanted};
 
-/// A server that says nothing for so long does not know what is expected of it.
+/// Time after which a silent server is taken not to support `Expect`.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Asks a server whether it wants the body; sends it if so. Ends with the first head that is not
-/// about that.
+/// Asks a server whether it wants the body, and sends it if so. Returns at the first head that is
+/// not about that.
 pub async fn ask(exchange: &mut Exchange<'_>, mut upload: Upload) -> Result<Sent, Ended> {
     let front = exchange.front;
     let mut tried = Vec::new();
@@ -65,7 +65,7 @@ enum Asked {
     Failed(Failure),
 }
 
-/// Sends the head; false where the server answers for good, and the head of that is there.
+/// Sends the head; false if the server has sent its final reply.
 async fn wants_body(exchange: &mut Exchange<'_>, link: &mut Link) -> Result<bool, Asked> {
     let limit = exchange.front.tier.config().request_timeout();
     let head = &exchange.request.forward;
@@ -92,7 +92,7 @@ async fn wants_body(exchange: &mut Exchange<'_>, link: &mut Link) -> Result<bool
     Err(Asked::Failed(Failure::Broken))
 }
 
-/// A token of this server and of no other.
+/// Takes a token of this server.
 async fn acquire(exchange: &mut Exchange<'_>, server: ServerId) -> Result<Lease, Ended> {
     let tier = &exchange.front.tier;
     let all = 0..tier.servers().len();

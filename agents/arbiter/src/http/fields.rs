@@ -4,7 +4,7 @@ use super::body::Framing;
 use super::target::is_host;
 use crate::collision_avoidance::{self, Stamp};
 
-/// httparse takes a bare line feed for the end of a line; others may not.
+/// Requires CR LF, because httparse accepts a bare line feed and others may not.
 pub fn only_crlf(head: &[u8]) -> Result<(), &'static str> {
     let mut ends = memchr::memchr_iter(b'\n', head);
     if ends.all(|end| head[..end].ends_with(b"\r")) {
@@ -13,7 +13,7 @@ pub fn only_crlf(head: &[u8]) -> Result<(), &'static str> {
     Err("a line must end with CR LF")
 }
 
-/// True if the media types are those of server-sent events, or these among others.
+/// True if one of the media types is that of server-sent events.
 fn names_events(value: &[u8]) -> bool {
     const EVENTS: &[u8] = b"text/event-stream";
     let types = value.split(|&byte| byte == b',');
@@ -24,7 +24,7 @@ fn names_events(value: &[u8]) -> bool {
     })
 }
 
-/// The connection and the body, as the header fields say.
+/// The header fields that concern connection and body.
 pub struct Facts {
     length: Option<u64>,
     chunked: bool,
@@ -33,11 +33,11 @@ pub struct Facts {
     pub hosts: usize,
     pub is_host_invalid: bool,
     pub expects_continue: bool,
-    /// Something that nobody knows.
+    /// True for an unknown expectation.
     pub expects_other: bool,
     pub max_forwards: Result<Option<u64>, &'static str>,
     pub stamp: Option<Stamp>,
-    /// `Accept` of a request, or `Content-Type` of a reply: server-sent events.
+    /// True if `Accept` or `Content-Type` names server-sent events.
     pub is_events: bool,
     /// Field names that `Connection` lists.
     listed: Vec<String>,
@@ -136,8 +136,7 @@ impl Facts {
         !self.close && (minor == 1 || self.keep)
     }
 
-    /// Writes the fields that go end to end, and those of the framing, which were found to be single
-    /// and plain; none of `left_out`.
+    /// Writes the end-to-end fields and the framing, without those in `left_out`.
     pub fn pass_on(&self, fields: &[httparse::Header<'_>], left_out: &[&str], to: &mut Vec<u8>) {
         const HOP_BY_HOP: [&str; 8] = [
             "connection",

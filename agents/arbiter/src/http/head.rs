@@ -18,60 +18,60 @@ use crate::collision_avoidance::Stamp;
 #[cfg(test)]
 mod tests;
 
-/// Largest head, of a request or a response.
+/// Maximum size of a head.
 pub const HEAD_MAX: usize = 64 * 1024;
 const FIELDS_MAX: usize = 128;
 
-/// True if a reply may win while others are under way. What says nothing of the request, but of the
-/// server or of the connection to it, may not: another replica may do better.
+/// True if a reply may win over others that are under way. A status about the server or the
+/// connection may not, because another replica may do better.
 pub fn is_good(status: u16) -> bool {
     status < 500 && !matches!(status, 408 | 421 | 425 | 429)
 }
 
-/// A request's head.
+/// Head of a request.
 #[derive(Debug, Clone, Default)]
 pub struct RequestHead {
-    /// GET or HEAD without a body: may be cloned.
+    /// True for GET or HEAD without a body, which may be replicated.
     pub is_read: bool,
-    /// Its method only reads (RFC 9110, 9.2.1).
+    /// True for a safe method (RFC 9110, 9.2.1).
     pub is_safe: bool,
-    /// A read whose reply may never end, or be long in coming: goes to one server, as it comes.
+    /// True for a read whose reply may be endless or slow: it goes to one server and is streamed.
     pub streams: bool,
-    /// HEAD: the reply has no body.
+    /// True for HEAD: the reply has no body.
     pub is_head: bool,
     /// 0 for HTTP/1.0, 1 for HTTP/1.1.
     pub minor: u8,
-    /// True if the client keeps the connection.
+    /// True if the client keeps the connection open.
     pub keep_alive: bool,
-    /// The client waits for `100 Continue` before it sends the body.
+    /// True if the client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
-    /// It goes no further, and this is its reply.
+    /// The arbiter's own reply, if the request is not forwarded.
     pub own_reply: Option<Box<OwnReply>>,
-    /// How the body ends.
+    /// Delimiter of the body.
     pub framing: Framing,
-    /// Which replica of the tier above it serves; not passed on.
+    /// Stamp of a replica of the tier above; not passed on.
     pub stamp: Option<Stamp>,
     /// The head for the server.
     pub forward: Vec<u8>,
 }
 
-/// A response's head.
+/// Head of a response.
 #[derive(Debug, Clone, Default)]
 pub struct ResponseHead {
     /// Status code.
     pub status: u16,
-    /// True if the server keeps the connection.
+    /// True if the server keeps the connection open.
     pub keep_alive: bool,
-    /// Server-sent events: it may never end.
+    /// True for server-sent events, which may be endless.
     pub is_events: bool,
-    /// How the body ends.
+    /// Delimiter of the body.
     pub framing: Framing,
-    /// The client's copy, without the connection's own fields and the final empty line.
+    /// The client's copy, without hop-by-hop fields and the final empty line.
     pub forward: Vec<u8>,
 }
 
 impl RequestHead {
-    /// The path, with its query.
+    /// Path with query.
     pub fn path(&self) -> &[u8] {
         let mut words = self.forward.split(|&byte| byte == b' ');
         words.nth(1).unwrap_or_default()
@@ -79,8 +79,8 @@ impl RequestHead {
 }
 
 impl ResponseHead {
-    /// Completes what the client gets: who answered, how it ends. `held` is the length of a body
-    /// that is complete.
+    /// Completes the client's head: the server's name and the framing. `held` is the length of a
+    /// complete body.
     pub fn close_for(
         &mut self,
         server: &str,
@@ -105,7 +105,7 @@ impl ResponseHead {
         });
     }
 
-    /// Takes the fields away that speak of chunks, which HTTP/1.0 does not know.
+    /// Removes fields about chunks, which HTTP/1.0 does not know.
     fn leave_chunks_out(&mut self) {
         let mut kept = Vec::with_capacity(self.forward.len());
         for line in self.forward.split_inclusive(|&byte| byte == b'\n') {
@@ -145,7 +145,7 @@ impl RequestHead {
         !matches!(self.framing, Framing::Empty | Framing::Length(0))
     }
 
-    /// As [`parse_request`], into a head that is used again and again; the length, or none yet.
+    /// As [`parse_request`], into a head that is reused; the length, or none yet.
     pub fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
         const BAD: fn(&'static str) -> Refusal = |reason| Refusal::new(400, reason);
         let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
@@ -249,7 +249,7 @@ impl RequestHead {
     }
 }
 
-/// The major version of a request line that is otherwise one, and the place of the minor version.
+/// The major version of a valid request line, and the position of the minor version.
 fn version_of(bytes: &[u8]) -> Option<(u8, usize)> {
     let end = bytes.iter().position(|&byte| byte == b'\n')?;
     let line = bytes[..end].strip_suffix(b"\r")?;
@@ -263,7 +263,7 @@ fn version_of(bytes: &[u8]) -> Option<(u8, usize)> {
 }
 
 impl ResponseHead {
-    /// As [`parse_response`], into a head that is used again and again; the length, or none yet.
+    /// As [`parse_response`], into a head that is reused; the length, or none yet.
     pub fn read(&mut self, bytes: &[u8], to_head: bool) -> Result<Option<usize>, &'static str> {
         let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
         let mut response = httparse::Response::new(&mut []);

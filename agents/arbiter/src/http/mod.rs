@@ -45,10 +45,10 @@ use std::time::Duration;
 
 use crate::tier::Tier;
 
-/// How often idle connections are looked through.
+/// Time between two sweeps of idle connections.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// State that all clients share.
+/// State that the clients of a thread share.
 pub struct Front {
     /// The servers.
     pub tier: Arc<Tier>,
@@ -57,7 +57,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// A front of the tier.
+    /// Creates the front of a tier.
     pub fn new(tier: Arc<Tier>) -> Arc<Self> {
         let pool = pool::Pool::new(tier.servers().len());
         Arc::new(Self { tier, pool })

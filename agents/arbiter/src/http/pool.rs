@@ -14,22 +14,22 @@ use tokio::sync::Notify;
 use crate::conn::Conn;
 use crate::lock;
 
-/// Most idle connections per server.
+/// Maximum idle connections per server.
 const IDLE_MAX: usize = 256;
-/// Idle for so many sweeps, one a second, a connection is closed.
+/// Idle sweeps, one a second, after which a connection is closed.
 const IDLE_SWEEPS_MAX: u32 = 60;
-/// Idle for so many sweeps, a connection has no buffer.
+/// Idle sweeps after which a connection has no buffer.
 const BUFFER_SWEEPS: u32 = 2;
 
-/// A server that closes what has been idle for no more sweeps than this is hasty.
+/// A server that closes connections after at most this many idle sweeps is hasty.
 const HASTY_SWEEPS: u32 = 2;
-/// How many sweeps that is remembered for.
+/// Sweeps for which a server is remembered as hasty.
 const HASTY_FOR: u32 = 60;
 
-/// How long a connection may have been idle.
+/// Accepted idle time of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Age {
-    /// As long as it is kept.
+    /// Any.
     Any,
     /// Less than a sweep, and of a server that is not hasty.
     Fresh,
@@ -38,20 +38,20 @@ pub enum Age {
 /// The idle connections of one thread.
 pub struct Pool {
     idle: Vec<Mutex<Vec<Idle>>>,
-    /// Told of each connection that comes back.
+    /// Notified of each connection that returns.
     returned: Vec<Notify>,
-    /// For so many sweeps more each server is known to be hasty.
+    /// Remaining sweeps for which each server is hasty.
     hasty: Vec<AtomicU32>,
 }
 
 struct Idle {
     conn: Conn,
-    /// Since it came back.
+    /// Sweeps since it returned.
     sweeps: u32,
 }
 
 impl Pool {
-    /// An empty pool.
+    /// Creates an empty pool.
     pub fn new(servers: usize) -> Self {
         Self {
             idle: (0..servers).map(|_| Mutex::default()).collect(),
@@ -60,7 +60,7 @@ impl Pool {
         }
     }
 
-    /// A connection that is open and silent.
+    /// Takes an open and silent connection.
     pub fn take(&self, server: ServerId, age: Age) -> Option<Conn> {
         if age == Age::Fresh && self.hasty[server].load(Relaxed) > 0 {
             return None;
@@ -79,12 +79,12 @@ impl Pool {
         None
     }
 
-    /// The server closed a fresh connection just when it was used again.
+    /// Records that the server closed a fresh connection at its reuse.
     pub fn closed_in_use(&self, server: ServerId) {
         self.hasty[server].store(HASTY_FOR, Relaxed);
     }
 
-    /// An idle connection is of no more use.
+    /// Records that an idle connection is unusable.
     fn closed(&self, server: ServerId, idle: &Idle) {
         if idle.sweeps <= HASTY_SWEEPS {
             self.hasty[server].store(HASTY_FOR, Relaxed);
@@ -103,18 +103,18 @@ impl Pool {
         self.returned[server].notify_one();
     }
 
-    /// Ready when a connection may be there to be taken; another may be faster.
+    /// Waits until a connection may have returned; another task may take it first.
     pub async fn returned(&self, server: ServerId) {
         self.returned[server].notified().await;
     }
 
-    /// Closes all of a server's.
+    /// Closes all connections of a server.
     pub fn clear(&self, server: ServerId) {
         lock(&self.idle[server]).clear();
     }
 
-    /// Closes those that the servers have closed, and the old ones; the others give back the
-    /// buffers that they have not needed for a while.
+    /// Closes connections that the servers have closed, and old ones; releases unused buffers of
+    /// the others.
     pub fn sweep(&self) {
         for (server, idle) in self.idle.iter().enumerate() {
             let hasty = self.hasty[server].load(Relaxed);

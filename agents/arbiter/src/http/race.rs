@@ -41,10 +41,10 @@ use crate::voting::ReplyVote;
 
 type Replying = Pin<Box<dyn Future<Output = End> + Send>>;
 
-/// One under way.
+/// A replica under way.
 struct Replica {
     replying: Replying,
-    /// It probes a server that is out, beside others.
+    /// True for an additional probe of an ejected server.
     probes: bool,
 }
 
@@ -111,7 +111,7 @@ enum Outcome {
     Refusal(Refusal),
 }
 
-/// Starts replicas as servers come free and waits for the first good reply.
+/// Starts replicas as servers become free, and waits for the first good reply.
 struct Referee {
     race: Arc<Race>,
     /// Replicas that were asked for.
@@ -121,7 +121,7 @@ struct Referee {
     used: SmallVec<[ServerId; 4]>,
     running: SmallVec<[Replica; 4]>,
     best: Option<Reply>,
-    /// A probe's reply, for want of one of `best`.
+    /// Reply of a probe, used if `best` has none.
     probe_said: Option<Reply>,
     /// Good replies that too few others agree with.
     held: SmallVec<[Good; 2]>,
@@ -130,14 +130,14 @@ struct Referee {
 
 enum Step {
     Lease(Option<Lease>),
-    /// Of a replica, and whether that was a probe.
+    /// The end of a replica, and whether it was a probe.
     End(End, bool),
-    /// The time for one more replica.
+    /// One more replica is due.
     OneMore,
 }
 
 impl Referee {
-    /// The winner; none where nobody can win any more. May be dropped at any time.
+    /// Waits for the winner; none if no replica can win any more. Cancel-safe.
     async fn decide(&mut self) -> Option<Outcome> {
         while self.is_under_way() || self.asks_another() {
             match poll_fn(|context| self.step(context)).await {
@@ -168,7 +168,7 @@ impl Referee {
         !self.running.is_empty() || self.leases.to_come() > 0
     }
 
-    /// True if one more server could be had where those that were asked do not agree.
+    /// True if one more server could be asked because the replies do not agree.
     fn asks_another(&mut self) -> bool {
         let has_tries = self.used.len() < self.wanted + READ_TRIES - 1;
         if self.held.is_empty() || !has_tries {
@@ -180,7 +180,8 @@ impl Referee {
         leases.map(|leases| self.leases = leases).is_ok()
     }
 
-    /// The reply that wins by this one: itself, where none is held or enough agree with it.
+    /// The reply that wins by this one: itself, if replies are not held; one of the held, if enough
+    /// agree.
     fn elect(&mut self, good: Good) -> Option<Reply> {
         if !self.race.refuses() {
             return Some(good.reply);
@@ -197,7 +198,7 @@ impl Referee {
         None
     }
 
-    /// Why none of the replies that are held goes to the client.
+    /// The reason for passing none of the held replies on.
     fn disagreement(&self) -> Failure {
         let differ = |two: &[Good]| two[0].digest != two[1].digest;
         if self.held.windows(2).any(differ) {
@@ -261,14 +262,15 @@ impl Referee {
         }
     }
 
-    /// The client has gone: nothing is drained, the servers' connections close.
+    /// Ends the race after the client disconnected: nothing is drained, the servers' connections
+    /// close.
     fn give_up(self) -> After {
         self.race.answered.store(true, SeqCst);
         After::Abort
     }
 
-    /// The client's reply; none for `decided` says that the time was up. A reply that completes from
-    /// now on is too late, and is drained.
+    /// Ends the race with the client's reply; none for `decided` means a time-out. A later reply is
+    /// drained.
     fn end(mut self, decided: Option<Option<Outcome>>) -> Outcome {
         self.race.answered.store(true, SeqCst);
         if !self.running.is_empty() {
@@ -303,7 +305,7 @@ impl Referee {
     }
 }
 
-/// Lets losers come to their end, each in its own time.
+/// Drains the losers, each up to its own deadline.
 async fn drain(mut running: SmallVec<[Replica; 4]>) {
     poll_fn(|context| {
         running.retain(|replica| replica.replying.as_mut().poll(context).is_pending());

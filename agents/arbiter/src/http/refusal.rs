@@ -2,12 +2,12 @@
 
 use policy::Refused;
 
-/// An error that the arbiter answers itself.
+/// An error reply of the arbiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
     /// Status code.
     pub status: u16,
-    /// One line: `expected X (got Y)`.
+    /// Reason in one line: `expected X (got Y)`.
     pub reason: &'static str,
 }
 
@@ -17,7 +17,7 @@ impl Refusal {
         Self { status, reason }
     }
 
-    /// The complete reply; the body is left out for HEAD.
+    /// The complete reply; without a body for HEAD.
     pub fn reply(&self, head_only: bool, close: bool) -> Vec<u8> {
         let text = format!("arbiter: {}\n", self.reason);
         let connection = if close { "Connection: close\r\n" } else { "" };
@@ -48,7 +48,7 @@ fn phrase(status: u16) -> &'static str {
     }
 }
 
-/// The client's error when no server may be asked.
+/// The refusal if no server may be asked.
 pub fn refusal_of(refused: Refused, tried_some: bool) -> Refusal {
     match refused {
         Refused::NoServer if tried_some => Refusal::new(502, "no server could be reached"),

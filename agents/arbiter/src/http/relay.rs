@@ -24,40 +24,40 @@ use crate::tier::{Flight, Lease};
 pub struct Sent {
     /// The server.
     pub server: ServerId,
-    /// The right to use it, while that is work.
+    /// The server's token, while it works.
     pub lease: Option<Lease>,
     /// The connection to it.
     pub link: Link,
-    /// The accounts of this replica.
+    /// Accounting of this replica.
     pub flight: Flight,
-    /// The server was not sent all of the request.
+    /// True if the server did not get the whole request.
     pub is_cut: bool,
-    /// The client's body was not read to its end.
+    /// True if the client's body was not read to its end.
     pub unread_body: bool,
 }
 
-/// A complete reply, or as much of it as has come.
+/// A reply, complete or as far as it has arrived.
 pub struct Reply {
-    /// The server that it is of.
+    /// The server that sent it.
     pub server: ServerId,
-    /// Interim replies that came before it.
+    /// Interim replies before it.
     pub interim: Vec<u8>,
-    /// Its head.
+    /// The head.
     pub head: ResponseHead,
-    /// Its body, without its framing.
+    /// The body, without its framing.
     pub body: BytesMut,
-    /// Of the body; given back when it is dropped.
+    /// Memory of the body; released when dropped.
     pub memory: Option<Held>,
 }
 
-/// The side at fault when a reply does not get to its end.
+/// The side that cut a reply.
 enum Broken {
     Client,
     Server,
 }
 
-/// Streams the reply to the client: its head, the beginning of its body that is here, and the rest as
-/// it comes, straight from the server connection's buffer where the client keeps up.
+/// Streams the reply to the client: its head, the beginning of its body, and the rest as it
+/// arrives, without a copy if the client keeps up.
 pub async fn pass_on(
     front: &Front,
     client: &mut Client,
@@ -134,19 +134,19 @@ pub async fn pass_on(
     after
 }
 
-/// A reply on its way.
+/// A reply that is being streamed.
 struct Stream<'a> {
     front: &'a Front,
     body: Body,
-    /// Finds the data in chunks, for a client that knows none.
+    /// Removes the framing of chunks, for a client that knows none.
     unframed: Option<Body>,
     waiting: Waiting<'a>,
-    /// It may be silent for long.
+    /// True if it may be silent for long.
     streams: bool,
 }
 
 impl Stream<'_> {
-    /// Writes the head with what was held back, if anything was.
+    /// Writes the head with the bytes that were held back.
     fn begin(
         &mut self,
         client: &mut Client,
@@ -165,7 +165,7 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Writes a piece behind the head, if that was not yet written.
+    /// Writes a piece after the head.
     fn put(
         &mut self,
         client: &mut Client,
@@ -186,8 +186,7 @@ impl Stream<'_> {
         written.map_err(|_| Broken::Client)
     }
 
-    /// Takes the reply from the server to its end. What is left is in the link's buffer, so many
-    /// bytes of it, behind what waits.
+    /// Reads the reply to its end. Returns the number of bytes left in the link's buffer.
     async fn run(
         &mut self,
         client: &mut Client,
@@ -231,8 +230,8 @@ impl Stream<'_> {
     }
 }
 
-/// A complete reply came: good, or of the server's making, or one that says nothing of its speed (to
-/// refuse a request for its client's rate is no work). The latency.
+/// Accounts for a complete reply: good, a server's error, or neutral (a refusal for the client's
+/// rate is no work). Returns the latency.
 pub fn account(flight: &Flight, status: u16) -> Duration {
     match status {
         500.. => flight.bad(),

@@ -20,35 +20,35 @@ use crate::memory::{Held, Holder, UNCOUNTED};
 use crate::tier::{Flight, Lease};
 use crate::voting::ReplyVote;
 
-/// Largest reply that is held back; a larger one is streamed as soon as it is larger.
+/// Maximum size of a reply that is held back; a larger one is streamed from then on.
 const REPLY_MAX: usize = 1024 * 1024;
 
-/// A reply that is incomplete when only this share of the time is left is passed on as it comes, where
-/// its server has sent some of it as lately.
+/// An incomplete reply is streamed once this share of the time is left, if its server has sent some
+/// of it in as short a time.
 const HELD_SHARE: u32 = 4;
 
 /// State that the replicas of one request share.
 pub(super) struct Race {
     pub(super) front: Arc<Front>,
     pub(super) request: RequestHead,
-    /// For whom replies are held.
+    /// The client for whom replies are held.
     pub(super) holder: Holder,
-    /// The number that its replicas carry, where the tier behind is to keep them apart.
+    /// The request's number in stamps, for the tier behind.
     pub(super) stamp: Option<u64>,
     pub(super) answered: AtomicBool,
-    /// The vote, where replies are compared.
+    /// The vote, if replies are compared.
     pub(super) ballot: Option<Arc<ReplyVote>>,
 }
 
-/// The end of a replica.
+/// The result of a replica.
 pub(super) enum End {
     /// A complete good reply.
     Good(Good),
-    /// A good reply that outgrew the buffer.
+    /// A good reply that is larger than the buffer.
     Large(Box<Large>),
-    /// A reply that is not good, or none.
+    /// No reply, or one that is not good.
     Lost { failure: Failure, reply: Option<Reply> },
-    /// Another had won before.
+    /// Another replica won before.
     TooLate,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Good {
     pub(super) digest: Option<Digest>,
 }
 
-/// A reply that wins by its size, and the rest of it.
+/// A reply that wins by its size, with its remainder.
 pub(super) struct Large {
     pub(super) reply: Reply,
     pub(super) body: Body,
@@ -70,7 +70,7 @@ impl Race {
         self.answered.load(SeqCst)
     }
 
-    /// True if a replica that was not sent yet is of no more use.
+    /// True if a replica that was not sent yet is unnecessary.
     fn is_over(&self) -> bool {
         let counts = self.ballot.as_ref().is_some_and(|ballot| ballot.counts());
         self.is_answered() && !counts
@@ -81,7 +81,7 @@ impl Race {
         self.ballot.as_ref().is_some_and(|ballot| ballot.refuses())
     }
 
-    /// Largest body that is held.
+    /// Maximum size of a held body.
     fn body_max(&self) -> usize {
         let refusing = self.ballot.as_ref().filter(|ballot| ballot.refuses());
         refusing.map_or(REPLY_MAX, |ballot| ballot.rules.bytes_max)
@@ -92,8 +92,8 @@ impl Race {
         End::TooLate
     }
 
-    /// A good reply that does not come to its end, though its server sends: it wins, unless another
-    /// has, and says nothing of its server's speed.
+    /// Streams a good reply that its server does not complete in time: it wins unless another has,
+    /// and is no observation of its server's latency.
     fn stream(&self, reply: Reply, body: Body, sent: Sent) -> End {
         if !self.is_answered() {
             return End::Large(Box::new(Large { reply, body, sent }));
@@ -119,7 +119,7 @@ impl Race {
     }
 }
 
-/// One replica, from connection to accounting.
+/// Runs one replica, from connection to accounting.
 pub(super) async fn replica(race: Arc<Race>, lease: Lease, stamp: Option<Stamp>) -> End {
     let server = lease.server;
     if race.is_over() {
@@ -165,7 +165,7 @@ pub(super) async fn replica(race: Arc<Race>, lease: Lease, stamp: Option<Stamp>)
     }
 }
 
-/// Reads the whole reply; what comes after another's answer is thrown away, once it is compared.
+/// Reads the whole reply; bytes that come after another's answer are discarded once compared.
 async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Reply) -> End {
     let mut body = Body::new(reply.head.framing);
     let ballot = race.ballot.clone();

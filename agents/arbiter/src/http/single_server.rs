@@ -37,7 +37,7 @@ pub async fn run(
     pass(exchange, asked).await
 }
 
-/// Passes on what came of the request.
+/// Passes the result of the request on.
 async fn pass(mut exchange: Exchange<'_>, asked: Result<Sent, Ended>) -> After {
     let asked = match asked {
         Ok(mut sent) => match exchange.final_head(&mut sent).await {

@@ -9,12 +9,12 @@ use std::borrow::Cow;
 
 use super::refusal::Refusal;
 
-/// The target for the server.
+/// The request target for the server.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Target<'a> {
-    /// In origin-form, or `*`.
+    /// Origin-form, or `*`.
     pub path: Cow<'a, str>,
-    /// The host that stood in it: it counts, whatever `Host` says.
+    /// The host of an absolute-form target, which overrides `Host`.
     pub host: Option<&'a str>,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Visible ASCII without a fragment, each `%` with two hexadecimal digits behind it.
+/// True for visible ASCII without a fragment, each `%` followed by two hexadecimal digits.
 fn is_plain(target: &str) -> bool {
     let bytes = target.as_bytes();
     let is_escape = |at: usize| {
@@ -66,7 +66,7 @@ fn is_plain(target: &str) -> bool {
         })
 }
 
-/// True if this is a host with or without a port (RFC 3986, 3.2.2), or nothing.
+/// True for a host with or without a port (RFC 3986, 3.2.2), or nothing.
 pub fn is_host(value: &[u8]) -> bool {
     let (name, port) = match value {
         [b'[', rest @ ..] => {
@@ -94,17 +94,18 @@ pub fn is_host(value: &[u8]) -> bool {
     is_port && name.iter().all(in_name)
 }
 
-/// A reply to a request that goes no further.
+/// A reply to a request that is not forwarded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnReply {
-    /// Without the connection's own fields and the empty line.
+    /// Head without hop-by-hop fields and the empty line.
     pub head: Vec<u8>,
-    /// After it.
+    /// Body.
     pub body: Vec<u8>,
 }
 
 impl OwnReply {
-    /// To a request whose `Max-Forwards` is 0: TRACE gets itself back, but for what is secret.
+    /// Replies to a request with `Max-Forwards: 0`; TRACE returns the request without secret
+    /// fields.
     pub fn last(method: &str, received: &[u8]) -> Self {
         let mut body = Vec::new();
         let mut kind = "";
@@ -120,7 +121,7 @@ impl OwnReply {
         Self { head: head.into_bytes(), body }
     }
 
-    /// The whole head.
+    /// Completes the head.
     pub fn with_connection(&self, keep: bool, minor: u8) -> Vec<u8> {
         let connection: &[u8] = match (keep, minor) {
             (false, _) => b"Connection: close\r\n\r\n",

@@ -20,49 +20,49 @@ use crate::conn::Conn;
 use crate::memory::{Held, UNCOUNTED};
 use crate::min_rate::MinRate;
 
-/// Most of one body that is held.
+/// Maximum size of one held body.
 pub const HELD_MAX: usize = 32 * 1024 * 1024;
 
-/// A request's body: what is here of it, and where the rest is followed.
+/// A request's body: the held part, and the state of its framing.
 pub struct Upload {
-    /// Its beginning, or all of it.
+    /// The beginning of the body, or all of it.
     pub held: BytesMut,
     rest: Body,
     memory: Option<Held>,
 }
 
-/// Why a body does not arrive.
+/// Reason for a body that does not arrive.
 pub enum Broken {
-    /// The client went away.
+    /// The client disconnected.
     Gone,
-    /// The client gets this, and the connection ends.
+    /// The client gets this refusal, and the connection ends.
     Refused(Refusal),
     /// The server did not take it.
     Server(Failure),
 }
 
-/// How a body that is passed on may come.
+/// Limits of a streamed body.
 pub struct Streaming {
-    /// Of each step of the server.
+    /// Time-out of each step of the server.
     pub limit: Duration,
-    /// Of the client.
+    /// Minimum rate of the client.
     pub pace: MinRate,
-    /// Until when all of it has to be there.
+    /// Deadline for the whole body.
     pub by: Instant,
 }
 
 impl Upload {
-    /// Nothing of the body was read yet.
+    /// Starts a body of which nothing was read yet.
     pub fn new(request: &RequestHead) -> Self {
         Self { held: BytesMut::new(), rest: Body::new(request.framing), memory: None }
     }
 
-    /// True if all of it is here.
+    /// True if the whole body is held.
     pub fn is_whole(&self) -> bool {
         self.rest.is_done()
     }
 
-    /// Reads on until all of it is here, or as much as may be held.
+    /// Reads until the whole body is held, or as much as may be.
     pub async fn fill(&mut self, front: &Front, client: &mut Client) -> Result<(), Broken> {
         let config = front.tier.config();
         let (limit, mut pace) = (config.request_timeout(), MinRate::of_sender(config));
@@ -81,8 +81,8 @@ impl Upload {
         Ok(())
     }
 
-    /// Waits for more, not beyond `by`: how many bytes, none where the pace was to be looked at
-    /// before, and whether the client keeps to it.
+    /// Waits for more until `by`: the number of bytes (none if the rate is due to be judged first),
+    /// and whether the client keeps its rate.
     async fn more(
         &mut self,
         conn: &mut Conn,
@@ -110,8 +110,8 @@ impl Upload {
         wanted <= HELD_MAX && share.cover(wanted)
     }
 
-    /// Sends head, what is held, and the rest as it comes. False where the server answers, or
-    /// closes, before it has all.
+    /// Sends head, held bytes, and the rest as it arrives. False if the server replies, or closes,
+    /// before it has all.
     pub async fn send(
         &mut self,
         client: &mut Client,
@@ -149,7 +149,8 @@ impl Upload {
     }
 }
 
-/// A server that closes may have answered before; one that takes nothing for long is too slow.
+/// Judges a write: a server that closes may have replied before; one that takes nothing for long is
+/// too slow.
 fn taken(written: io::Result<bool>) -> Result<bool, Broken> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::TimedOut => {

@@ -11,9 +11,9 @@ use super::Front;
 use crate::memory::{Held, UNCOUNTED};
 use crate::min_rate::MinRate;
 
-/// Most of one reply that waits for its client.
+/// Maximum bytes of one reply that wait for its client.
 const WAITING_MAX: usize = 32 * 1024 * 1024;
-/// Held in pieces, so that what was taken is free at once.
+/// Size of the pieces in which they are held, so that taken bytes are released at once.
 const PIECE: usize = 64 * 1024;
 
 /// Bytes of a reply that wait for the client.
@@ -23,14 +23,14 @@ pub struct Waiting<'a> {
     length: usize,
     memory: Option<Held>,
     pace: MinRate,
-    /// From when on it is waited for.
+    /// Time since which they have waited.
     since: Instant,
-    /// Until when some has to be taken.
+    /// Deadline for the client to take some.
     stuck_by: Instant,
 }
 
 impl<'a> Waiting<'a> {
-    /// Nothing.
+    /// Starts with nothing.
     pub fn new(front: &'a Front) -> Self {
         let now = Instant::now();
         Self {
@@ -44,7 +44,7 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// The bytes added next were counted already.
+    /// Takes over the account of the bytes that are added next.
     pub fn is_counted_by(&mut self, memory: Option<Held>) {
         self.memory = memory;
     }
@@ -54,7 +54,7 @@ impl<'a> Waiting<'a> {
         self.length == 0
     }
 
-    /// True if more may come.
+    /// True if more may be added.
     pub fn has_room(&mut self, client: &mut Client) -> bool {
         if self.is_empty() {
             return true;
@@ -65,7 +65,7 @@ impl<'a> Waiting<'a> {
         wanted <= WAITING_MAX && memory.cover(wanted)
     }
 
-    /// Writes two pieces after what waits already: now, as far as the client takes them.
+    /// Writes two pieces after the waiting bytes, as far as the client takes them now.
     pub fn write(&mut self, client: &mut Client, pieces: [&[u8]; 2]) -> io::Result<()> {
         let mut written = 0;
         if self.is_empty() {
@@ -79,7 +79,7 @@ impl<'a> Waiting<'a> {
         Ok(())
     }
 
-    /// Waits behind what waits already.
+    /// Adds bytes to those that wait.
     pub fn add(&mut self, mut bytes: &[u8]) {
         self.begin(bytes.len());
         while !bytes.is_empty() {
@@ -110,8 +110,8 @@ impl<'a> Waiting<'a> {
         self.length += more;
     }
 
-    /// Waits for the client to take some, or, with nothing to take, for the end of its connection.
-    /// May be dropped and called again.
+    /// Waits until the client takes some, or, with nothing to take, until its connection ends.
+    /// Cancel-safe.
     ///
     /// # Errors
     /// Those of the client's socket; `TimedOut` where it takes nothing for long, or too little for
@@ -150,7 +150,7 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Waits for the client to take all.
+    /// Waits until the client has taken all.
     pub async fn pass_all(&mut self, client: &mut Client) -> io::Result<()> {
         while !self.is_empty() {
             self.pass_some(client).await?;
@@ -158,7 +158,7 @@ impl<'a> Waiting<'a> {
         Ok(())
     }
 
-    /// As `pass_all`, at the reply's end.
+    /// As `pass_all`, at the end of the reply.
     pub async fn finish(mut self, client: &mut Client, keep: bool, unread_body: bool) -> After {
         if self.pass_all(client).await.is_err() {
             self.front.tier.counters.failed.inc();

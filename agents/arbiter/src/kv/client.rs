@@ -16,37 +16,37 @@ use super::Dialect;
 use crate::memory::{Held, UNCOUNTED};
 use crate::min_rate::MinRate;
 
-/// A buffer that grew beyond this is not kept.
+/// A buffer above this size is not kept.
 const KEPT_MAX: usize = 64 * 1024;
-/// More output than this is written before the next batch is sent.
+/// With more output than this, it is written before the next batch is sent.
 const OUTPUT_MAX: usize = 256 * 1024;
 
-/// A client.
+/// A client that shares connections to the servers.
 pub struct Client<D: Dialect> {
     /// The servers.
     pub front: Arc<Front<D>>,
     /// Its socket.
     pub socket: Socket,
-    /// The client's place in the queue, and its reply.
+    /// The client's slot in the rounds, with its replies.
     pub slot: Arc<Slot>,
     writing: BytesMut,
-    /// Of the socket's buffer.
+    /// Memory of the socket's buffer.
     held: Held,
-    /// At which a command comes, and whether that is too slow for what it holds.
+    /// Minimum rate at which a command must arrive.
     pace: MinRate,
     is_slow: bool,
 }
 
-/// Why the connection does not go on after the commands in the buffer.
+/// Reason for ending the connection after the commands in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Everything is said.
+    /// All replies are written.
     Close,
-    /// Everything is said, but the client may still be sending.
+    /// All replies are written, but the client may still be sending.
     Linger,
-    /// The client is gone, or does not take its replies.
+    /// The client disconnected, or does not take its replies.
     Gone,
-    /// The commands in the buffer are for a connection of its own.
+    /// The commands in the buffer need a dedicated connection.
     Pin,
 }
 
@@ -65,9 +65,9 @@ impl<D: Dialect> Client<D> {
         }
     }
 
-    /// Waits for bytes; false at the end. A client may be idle for as long as it likes, but not in
-    /// the middle of a command; one whose command finds no memory, or keeps it
-    /// from others, is told, and goes.
+    /// Waits for bytes; false at the end. A client may be idle between commands, but not within
+    /// one. A client whose command finds no memory, or keeps memory from others, gets an error, and
+    /// is disconnected.
     pub async fn more(&mut self, stop: &mut watch::Receiver<bool>) -> bool {
         if !self.read(stop).await {
             return false;
@@ -99,7 +99,7 @@ impl<D: Dialect> Client<D> {
         }
     }
 
-    /// As `read`, in the middle of a command.
+    /// As `read`, within a command.
     async fn read_on(&mut self) -> bool {
         let limit = self.front.tier.config().request_timeout();
         let since = Instant::now();
@@ -110,7 +110,7 @@ impl<D: Dialect> Client<D> {
         true
     }
 
-    /// Writes where there is much to write.
+    /// Writes if there is much output.
     pub async fn write_much(&mut self) -> Result<(), End> {
         if self.slot.output_len() > OUTPUT_MAX {
             return self.write().await;
@@ -118,7 +118,7 @@ impl<D: Dialect> Client<D> {
         Ok(())
     }
 
-    /// Writes what there is.
+    /// Writes the output.
     pub async fn write(&mut self) -> Result<(), End> {
         self.writing.clear();
         self.slot.take_output(&mut self.writing);
@@ -135,7 +135,7 @@ impl<D: Dialect> Client<D> {
         written.map_err(|_| End::Gone)
     }
 
-    /// As the socket's, of so much that it is counted; an error also where the client takes it too
+    /// Writes as the socket does, with the memory accounted; an error also if the client reads too
     /// slowly while memory is scarce.
     async fn write_at_a_pace(&mut self, limit: Duration) -> io::Result<()> {
         let tier = &self.front.tier;

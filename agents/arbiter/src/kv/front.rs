@@ -13,35 +13,35 @@ use crate::lock;
 use crate::tier::{Lease, Tier};
 use crate::voting::ReplyVote;
 
-/// The links of one thread's clients.
+/// The links of one thread's clients to the servers.
 pub struct Front<D: Dialect> {
     /// The servers.
     pub tier: Arc<Tier>,
-    /// The protocol's own.
+    /// The protocol's state.
     pub state: Arc<D::State>,
     links: Vec<Mutex<Option<Arc<Link>>>>,
     dialect: PhantomData<fn() -> D>,
 }
 
-/// Commands that go together.
+/// Commands that are sent together.
 #[derive(Clone, Copy)]
 pub struct Batch<'a> {
     /// Their bytes.
     pub bytes: &'a [u8],
-    /// Sent after them, with one reply that is not the client's.
+    /// Sent after them; its reply is not passed on.
     pub fence: &'static [u8],
-    /// The end of the reply.
+    /// End of the reply.
     pub until: Until,
-    /// How many they are.
+    /// Number of commands.
     pub commands: u64,
-    /// On which kind of link.
+    /// Kind of link to use.
     pub flavour: usize,
-    /// Servers that agree reply the same to it.
+    /// True if servers with equal data give equal replies.
     pub is_comparable: bool,
 }
 
 impl<D: Dialect> Front<D> {
-    /// A front of the tier.
+    /// Creates the front of a tier.
     pub fn new(tier: Arc<Tier>, state: Arc<D::State>) -> Arc<Self> {
         let count = tier.servers().len() * D::FLAVOURS;
         Arc::new(Self {
@@ -52,7 +52,7 @@ impl<D: Dialect> Front<D> {
         })
     }
 
-    /// Sends a batch to a server; the slot is told what comes of it.
+    /// Sends a batch to a server; the slot gets the result.
     pub fn send(
         &self,
         server: ServerId,
@@ -88,8 +88,7 @@ impl<D: Dialect> Front<D> {
         }
     }
 
-    /// The server missed something, or may have: it is taken out, and nothing of what is still on
-    /// the way to it is waited for.
+    /// Takes out a server that missed a write, or may have; no outstanding reply of it is awaited.
     pub fn give_up(&self, server: ServerId) {
         self.tier.server_failed(server);
         for place in &self.links[server * D::FLAVOURS..(server + 1) * D::FLAVOURS] {

@@ -31,7 +31,7 @@ use crate::memory::Held;
 use crate::tier::{Tier, Unreached};
 
 const READ_SIZE: usize = 64 * 1024;
-/// A buffer that grew beyond this is not kept.
+/// A buffer above this size is not kept.
 const KEPT_MAX: usize = 1024 * 1024;
 
 /// The clients' side of a link.
@@ -47,8 +47,8 @@ struct State {
 }
 
 impl Link {
-    /// A link to a server, which is connected and kept going by a task of its own. Batches may be
-    /// queued at once.
+    /// Starts a link to a server, with a task that connects and serves it. Batches may be queued at
+    /// once.
     pub fn start<D: Dialect>(tier: &Arc<Tier>, server: ServerId, flavour: usize) -> Arc<Self> {
         let link = Arc::new(Self { state: Mutex::default() });
         let greeting = D::greeting(flavour);
@@ -78,7 +78,7 @@ impl Link {
         Ok(())
     }
 
-    /// Ends it, whatever is under way.
+    /// Closes the link with all that is under way.
     pub fn shut(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -91,7 +91,7 @@ impl Link {
         lock(&self.state)
     }
 
-    /// Ends it; who waited is told.
+    /// Closes the link and tells those that wait.
     fn close(&self, server: ServerId, head: Option<Pending>, failure: Failure) {
         let mut state = self.lock();
         state.closed = true;
@@ -156,23 +156,23 @@ struct Driver<D> {
     stream: TcpStream,
     writing: BytesMut,
     window: Window,
-    /// Replies of the batch at the head, up to `scanned`, and what is not looked at yet.
+    /// Replies of the first batch, up to `scanned`, and bytes not yet looked at.
     buffer: BytesMut,
     scanned: usize,
     reply_start: usize,
-    /// Replies that are the arbiter's own.
+    /// Replies to the arbiter's own commands that are still due.
     greetings: usize,
     head: Option<Pending>,
-    /// A reply of the head's batch was an error of the server's making.
+    /// True if a reply of the first batch was a server's error.
     is_server_error: bool,
     dialect: D,
-    /// Of `buffer`.
+    /// Memory of `buffer`.
     held: Held,
-    /// When bytes came last.
+    /// Time of the last bytes received.
     heard: Instant,
     limit: Duration,
     tick: Pin<Box<Sleep>>,
-    /// So far.
+    /// Ticks so far.
     ticks: u64,
 }
 
@@ -194,7 +194,7 @@ impl<D: Dialect> Driver<D> {
         self.poll_write(cx)
     }
 
-    /// At each tick. A server that says nothing tells nothing of how quick it is: it may be stopped.
+    /// Fits the window at each tick. A silent server is no observation: it may be stopped.
     fn fit_window(&mut self) {
         self.ticks += 1;
         if self.heard.elapsed() > tick_of(self.limit) {
@@ -208,7 +208,7 @@ impl<D: Dialect> Driver<D> {
         }
     }
 
-    /// Tells clients whose time is up; the others wait on.
+    /// Tells clients whose time is up.
     fn give_up_overdue(&mut self) {
         let (server, limit) = (self.server, self.limit);
         let overdue = |batch: &&mut Pending| batch.flight.age() > limit;
@@ -224,7 +224,7 @@ impl<D: Dialect> Driver<D> {
         }
     }
 
-    /// True if something has been due for too long, and nothing at all has come meanwhile.
+    /// True if something has been due for too long, and nothing has arrived meanwhile.
     fn is_stalled(&self) -> bool {
         let overdue = |batch: &Pending| batch.flight.age() > self.limit;
         if self.heard.elapsed() <= self.limit {
@@ -280,7 +280,7 @@ impl<D: Dialect> Driver<D> {
         }
     }
 
-    /// Follows what came, and hands complete batches over.
+    /// Follows the received bytes, and delivers complete batches.
     fn digest(&mut self) -> Result<(), Failure> {
         while self.scanned < self.buffer.len() {
             let followed = self.dialect.follow(&self.buffer[self.scanned..]);
@@ -339,7 +339,7 @@ impl<D: Dialect> Driver<D> {
         Ok(())
     }
 
-    /// Takes the reply that just ended out of the batch's.
+    /// Removes the reply that just ended from the batch.
     fn cut_reply(&mut self) {
         let rest = self.buffer.split_off(self.scanned);
         self.buffer.truncate(self.reply_start);
@@ -347,7 +347,7 @@ impl<D: Dialect> Driver<D> {
         self.buffer.unsplit(rest);
     }
 
-    /// A reply that is too large to be held is thrown away as it comes, and its client told.
+    /// Discards a reply that is too large to be held, and tells its client.
     fn give_up_large(&mut self) {
         let failure = if self.scanned > HELD_MAX {
             Failure::TooLarge

@@ -27,24 +27,24 @@ mod window;
 
 use thiserror::Error;
 
-/// Largest command, and largest reply of a batch, that is held: larger ones are refused.
+/// Maximum size of a command, and of a batch's reply.
 pub const HELD_MAX: usize = 64 * 1024 * 1024;
-/// Most commands in one batch.
+/// Maximum commands in one batch.
 pub const BATCH_MAX: u32 = 1024;
 
-/// Why a batch has no reply.
+/// Reason for a batch without a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Failure {
     /// Nothing was sent.
     #[error("no server could be reached")]
     Connect,
-    /// It may have been executed or not.
+    /// The batch may have been executed.
     #[error("the server closed the connection without a reply")]
     Closed,
-    /// It may have been executed or not.
+    /// The batch may have been executed.
     #[error("the server did not reply in time")]
     TimedOut,
-    /// The bytes are not of the protocol.
+    /// The server violated the protocol.
     #[error("the server's reply was broken")]
     Broken,
     /// It was executed.
@@ -65,7 +65,7 @@ pub enum Failure {
     /// Nothing was sent.
     #[error("the arbiter has no connection left to ask with")]
     Local,
-    /// Not executed, as the server itself says; its reply is in the slot.
+    /// The server refused to execute it; the reply is in the slot.
     #[error("the server replied with an error of its own making")]
     ServerError,
     /// It was executed.
@@ -85,7 +85,7 @@ pub enum Failure {
 const NOT_EXECUTED: &str = "; it was not executed";
 
 impl Failure {
-    /// Of what went to two servers, that of which more may have been done.
+    /// The failure of two after which more may have been executed.
     pub fn or_worse(self, other: Self) -> Self {
         if self.fate() == NOT_EXECUTED {
             other
@@ -94,12 +94,12 @@ impl Failure {
         }
     }
 
-    /// True if replies came, and too few of them agree.
+    /// True if replies came of which too few agree.
     pub fn is_undecided(self) -> bool {
         matches!(self, Self::Disagreed | Self::Alone | Self::Uncompared)
     }
 
-    /// The failure of a batch of which nothing was sent by then.
+    /// The failure of a batch that was not sent by then.
     fn before_sending(self) -> Self {
         match self {
             Self::Closed | Self::TimedOut | Self::Broken => Self::Connect,
@@ -107,7 +107,7 @@ impl Failure {
         }
     }
 
-    /// The fate of a write that has no reply.
+    /// Whether a write without a reply was executed, in words.
     pub fn fate(self) -> &'static str {
         match self {
             Self::Closed | Self::TimedOut | Self::Broken => "; it may have been executed",
@@ -125,7 +125,7 @@ impl Failure {
     }
 }
 
-/// Bytes of a server that are not of the protocol.
+/// A violation of the protocol by a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("broken reply: {0}")]
 pub struct Broken(pub &'static str);
@@ -133,9 +133,9 @@ pub struct Broken(pub &'static str);
 /// The kind of a complete reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A reply, also an error of the command's making.
+    /// A reply, or an error of the command's making.
     Reply,
-    /// An error of the server's making: does not win while another replica may.
+    /// An error of the server's making, which does not win while another replica may.
     ServerError,
     /// Not a reply to anything (RESP3 push): dropped.
     Push,
@@ -143,34 +143,34 @@ pub enum Kind {
     Fence,
 }
 
-/// A step of a [`Dialect`].
+/// Result of a step of a [`Dialect`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Followed {
-    /// Bytes that were read; the others are needed again, with more behind them.
+    /// Bytes that were used; the others are passed again, with more behind them.
     pub used: usize,
-    /// Set where a reply ends there.
+    /// Kind of the reply that ends there, if one does.
     pub reply: Option<Kind>,
 }
 
-/// A protocol whose clients share connections: its own state, and where a server's replies end.
+/// A protocol whose clients share connections: its state, and the ends of replies.
 pub trait Dialect: Default + Send + 'static {
-    /// State that the clients of all threads share beyond the tier.
+    /// State that the clients of all threads share.
     type State: Send + Sync + 'static;
 
-    /// Kinds of links to a server (RESP2 and RESP3, say).
+    /// Kinds of links to a server, for example RESP2 and RESP3.
     const FLAVOURS: usize;
 
-    /// The error for a client whose command finds no memory.
+    /// The error for a command that finds no memory.
     const TOO_MUCH: &'static [u8];
 
-    /// The first command of a new link; none where it is empty. One reply comes back.
+    /// The first command of a new link, with one reply; may be empty.
     fn greeting(flavour: usize) -> &'static [u8];
 
-    /// Reads on; stops where a reply ends.
+    /// Follows replies up to the end of one.
     fn follow(&mut self, bytes: &[u8]) -> Result<Followed, Broken>;
 }
 
-/// The place of the line's end (of its `\r\n`) in `bytes`; none yet.
+/// Position of the line's end (its `\r\n`) in `bytes`; none yet.
 ///
 /// # Errors
 /// When there is none within `most` bytes, or a line feed stands alone.
@@ -197,8 +197,8 @@ pub fn number(digits: &[u8]) -> Option<u64> {
         .then(|| digits.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')))
 }
 
-/// Takes what is there of a string or item of which `due` bytes are to come, the line end that they
-/// finish with included; how much that is.
+/// Takes the available part of a string of which `due` bytes, line end included, are to come.
+/// Returns its length.
 pub fn take_ended(due: &mut u64, bytes: &[u8]) -> Result<usize, Broken> {
     let taken = (*due).min(bytes.len() as u64);
     let length = usize::try_from(taken).unwrap_or(bytes.len());

@@ -14,53 +14,53 @@ use crate::comparing::digest;
 use crate::tier::{Flight, Lease};
 use crate::voting::ReplyVote;
 
-/// Batches that may wait on one link.
+/// Maximum batches that wait on one link.
 const PENDING_MAX: usize = 20_000;
-/// Written at a time, where it is not one batch.
+/// Maximum bytes per write, unless one batch is larger.
 const WRITE_MAX: usize = 256 * 1024;
 
 /// The batches of one link.
 #[derive(Default)]
 pub struct Queue {
     pending: VecDeque<Pending>,
-    /// How many at the end of `pending` are still here, and their bytes.
+    /// Batches at the end of `pending` that are not sent yet, and their bytes.
     unsent: usize,
     out: BytesMut,
 }
 
-/// The end of a batch's reply.
+/// End of a batch's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
-    /// After so many replies.
+    /// After this number of replies.
     Replies(usize),
-    /// After so many fences, the last of which is the arbiter's own.
+    /// After this number of fences, the last of which is the arbiter's own.
     Fences(usize),
 }
 
-/// A batch on its way.
+/// A batch that is queued or sent.
 pub struct Pending {
-    /// The client that waits.
+    /// The slot of the client that waits.
     pub slot: Arc<Slot>,
-    /// For which round.
+    /// The round.
     pub ticket: u64,
-    /// The end of the reply.
+    /// End of the reply.
     pub until: Until,
     /// Held until the reply is complete.
     pub lease: Option<Lease>,
-    /// The accounts, from the moment when it was queued.
+    /// Accounting, from the moment of queueing.
     pub flight: Flight,
-    /// The vote, where its reply is compared with others.
+    /// The vote, if its reply is compared with others.
     pub ballot: Option<Arc<ReplyVote>>,
-    /// How many commands it is.
+    /// Number of commands.
     pub commands: u64,
-    /// How many bytes they are.
+    /// Number of bytes.
     pub bytes: usize,
-    /// The link's tick at which the server was given it; until then 0.
+    /// Tick of the link at which it was sent; 0 before.
     pub given: u64,
 }
 
 impl Queue {
-    /// Queues a batch, which is these pieces.
+    /// Queues a batch, given in pieces.
     #[allow(clippy::result_large_err)]
     pub fn push(&mut self, pieces: &[&[u8]], batch: Pending) -> Result<(), Pending> {
         if self.pending.len() >= PENDING_MAX || self.out.len() > HELD_MAX {
@@ -74,7 +74,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes the bytes of what is to be written next, as far as it fits into the window.
+    /// Takes the bytes to be written next, as far as the window allows.
     pub fn take(&mut self, window: &mut Window, tick: u64, writing: &mut BytesMut) {
         let (mut bytes, mut taken) = (0, 0);
         let first = self.given();
@@ -97,7 +97,7 @@ impl Queue {
         }
     }
 
-    /// Takes away what has waited for longer than `limit` to be given to the server.
+    /// Removes batches that have waited longer than `limit` to be sent.
     pub fn drop_unsent(&mut self, limit: Duration) -> Vec<Pending> {
         let first = self.given();
         // In the order in which they were queued: the oldest come first.
@@ -110,29 +110,29 @@ impl Queue {
         self.pending.drain(first..first + count).collect()
     }
 
-    /// How many the server was given.
+    /// Number of batches sent.
     fn given(&self) -> usize {
         self.pending.len() - self.unsent
     }
 
-    /// Those that the server was given, the oldest first.
+    /// Batches that were sent, the oldest first.
     pub fn each_given(&mut self) -> impl Iterator<Item = &mut Pending> {
         let given = self.given();
         self.pending.iter_mut().take(given)
     }
 
-    /// Takes the oldest that the server was given.
+    /// Removes the oldest batch that was sent.
     pub fn pop_given(&mut self) -> Option<Pending> {
         let is_given = self.given() > 0;
         is_given.then(|| self.pending.pop_front()).flatten()
     }
 
-    /// The oldest of all.
+    /// The oldest batch.
     pub fn oldest(&self) -> Option<&Pending> {
         self.pending.front()
     }
 
-    /// Empties it: those that the server was given, and those that it was not.
+    /// Empties the queue: the sent batches and the others.
     pub fn take_all(&mut self) -> (VecDeque<Pending>, VecDeque<Pending>) {
         let first = self.given();
         let mut given = std::mem::take(self).pending;
@@ -142,7 +142,7 @@ impl Queue {
 }
 
 impl Pending {
-    /// Its client is told now; what else comes of it, nobody waits for.
+    /// Tells the client now; the reply will be discarded.
     pub fn give_up(&mut self, server: ServerId, failure: Failure) {
         self.slot.fail(self.ticket, server, failure);
         self.ticket = NOBODY;
@@ -153,7 +153,7 @@ impl Pending {
         }
     }
 
-    /// There will be no reply.
+    /// Ends the batch without a reply.
     pub fn fail(self, server: ServerId, failure: Failure) {
         let spent = match failure {
             // The size is of the command's making; a full queue, memory, descriptors are ours.
@@ -167,7 +167,7 @@ impl Pending {
         }
     }
 
-    /// This is its reply.
+    /// Ends the batch with its reply.
     pub fn complete(self, server: ServerId, reply: &[u8], is_server_error: bool) {
         let latency = if is_server_error { self.flight.bad() } else { self.flight.good() };
         match self.slot.fill(self.ticket, server, reply, is_server_error) {

@@ -16,13 +16,13 @@ use crate::delayed::{due, Delayed};
 use crate::tier::Wanted;
 use crate::voting::ReplyVote;
 
-/// How often a read is sent again, when its server or its connection failed it.
+/// Maximum attempts of a read whose server or connection failed.
 const READ_TRIES: usize = 3;
 
-/// Reads: to r servers of the policy's choice (at once, or delayed where the policy hedges), the
-/// first good reply wins. One that failed at all of them is sent to others, or again; to none of `not`.
-/// One that all of them have refused for reasons of their own (`-LOADING`, say) is sent to others; what
-/// they said is the reply where nobody answers.
+/// Races a read at r servers of the policy's choice (at once, or delayed if the policy hedges); the
+/// first good reply wins. A read that failed, or was refused, at all of them is sent to others, or
+/// again; never to those in `not`. If nobody answers, the reply is a server's refusal (`-LOADING`,
+/// say).
 pub async fn race<D: Dialect>(
     front: &Front<D>,
     slot: &Arc<Slot>,
@@ -38,7 +38,7 @@ pub async fn race<D: Dialect>(
     ask(front, slot, batch, not, (r, received), ballot.as_ref()).await
 }
 
-/// Reads that were answered once more, to one server that is none of `not`.
+/// Repeats reads at one server that is not in `not`.
 pub async fn elsewhere<D: Dialect>(
     front: &Front<D>,
     slot: &Arc<Slot>,
@@ -86,16 +86,16 @@ async fn ask<D: Dialect>(
     Ok(())
 }
 
-/// How a batch is raced.
+/// Options of a race.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     r: usize,
     received: Instant,
-    /// The first so many of those tried are never to be asked.
+    /// Number of the tried servers that must never be asked.
     never: usize,
-    /// The vote, where replies are compared.
+    /// The vote, if replies are compared.
     ballot: Option<&'a Arc<ReplyVote>>,
-    /// Servers that were asked already are not asked again.
+    /// True if servers that were asked are not asked again.
     is_over_once_tried: bool,
 }
 
@@ -169,7 +169,7 @@ async fn race_once<D: Dialect>(
     }
 }
 
-/// To one server.
+/// Sends a batch to one server.
 pub async fn one<D: Dialect>(
     front: &Front<D>,
     slot: &Arc<Slot>,
@@ -187,8 +187,8 @@ pub async fn one<D: Dialect>(
     }
 }
 
-/// To all these servers, in the same order as every other batch that goes to all; the replies are
-/// then in the slot ([`Slot::each_reply`]).
+/// Sends a batch to all these servers, in the same order as every other such batch; the replies are
+/// in the slot ([`Slot::each_reply`]).
 pub async fn all<D: Dialect>(
     front: &Front<D>,
     slot: &Arc<Slot>,

@@ -14,13 +14,13 @@ use super::Failure;
 use crate::lock;
 use crate::memory::Held;
 
-/// A buffer that grew beyond this is not kept.
+/// A buffer above this size is not kept.
 const KEPT_MAX: usize = 64 * 1024;
 
-/// A ticket that no round has: the first is 1.
+/// A ticket of no round: the first is 1.
 pub const NOBODY: u64 = 0;
 
-/// A client's place to wait.
+/// Waits for the replies of one client.
 #[derive(Default)]
 pub struct Slot {
     state: Mutex<State>,
@@ -32,20 +32,20 @@ struct State {
     mode: Mode,
     /// Replicas under way in this round.
     outstanding: usize,
-    /// The one of these that probes a server which is out: what it fails with goes to nobody.
+    /// The probe of an ejected server among them, whose failure nobody is told.
     probe: Option<ServerId>,
     answered: bool,
     failure: Option<Failure>,
-    /// The server of the reply.
+    /// Server of the reply.
     winner: Option<ServerId>,
-    /// A server's error, for want of a better reply.
+    /// A server's error, used if there is no better reply.
     server_error: Option<BytesMut>,
-    /// Every server's reply, in `replies`.
+    /// Every server's reply, as ranges of `replies`.
     gathered: Vec<(ServerId, Result<Range<usize>, Failure>)>,
     replies: BytesMut,
-    /// Bytes for the client.
+    /// Output for the client.
     out: BytesMut,
-    /// Of `out`, and of what was taken of it and is not yet written.
+    /// Memory of `out`, and of output that was taken and not yet written.
     held: Option<Held>,
     waker: Option<Waker>,
 }
@@ -58,28 +58,28 @@ pub enum Mode {
     Race,
     /// Every reply.
     Gather,
-    /// So many good replies that are the same, each of at most so many bytes.
+    /// A number of equal good replies, each of at most `bytes_max`.
     Agree {
-        /// How many.
+        /// Number of equal replies.
         majority: usize,
-        /// Larger ones agree with nobody.
+        /// Larger replies agree with none.
         bytes_max: usize,
     },
 }
 
-/// The fate of a reply.
+/// Result of delivering a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It goes to the client.
     Won,
-    /// It waits for what others say.
+    /// It waits for others to agree.
     Kept,
-    /// Another was faster, or the client has gone.
+    /// Another was faster, or the client has disconnected.
     Late,
 }
 
 impl Slot {
-    /// Of a client whose output counts for `held`.
+    /// Creates the slot of a client whose output counts for `held`.
     pub fn new(held: Held) -> Self {
         let slot = Self::default();
         slot.lock().held = Some(held);
@@ -90,7 +90,7 @@ impl Slot {
         lock(&self.state)
     }
 
-    /// Begins a round; its ticket.
+    /// Begins a round and returns its ticket.
     pub fn open(&self, mode: Mode) -> u64 {
         let mut state = self.lock();
         state.ticket += 1;
@@ -106,24 +106,24 @@ impl Slot {
         state.ticket
     }
 
-    /// Nobody waits for the round any more.
+    /// Ends the round: later replies are discarded.
     pub fn close(&self) {
         self.lock().ticket += 1;
     }
 
-    /// One more replica is under way.
+    /// Announces one more replica.
     pub fn expect_one(&self) {
         self.lock().outstanding += 1;
     }
 
-    /// As `expect_one`, of a probe that others are beside.
+    /// Announces the probe of an ejected server.
     pub fn expect_probe(&self, server: ServerId) {
         let mut state = self.lock();
         state.outstanding += 1;
         state.probe = Some(server);
     }
 
-    /// A complete reply of a server.
+    /// Delivers a complete reply of a server.
     pub fn fill(
         &self,
         ticket: u64,
@@ -171,7 +171,7 @@ impl Slot {
         verdict
     }
 
-    /// A replica ended without a reply; false when nobody waits for it.
+    /// Ends a replica without a reply; false when nobody waits for it.
     pub fn fail(&self, ticket: u64, server: ServerId, failure: Failure) -> bool {
         let mut state = self.lock();
         if state.ticket != ticket || state.answered {
@@ -192,7 +192,7 @@ impl Slot {
         self.poll_round(cx, false)
     }
 
-    /// As `poll_decided`; while others are `coming` only a good reply decides.
+    /// As `poll_decided`; while more replicas are `coming`, only a good reply decides.
     pub fn poll_round(&self, cx: &mut Context<'_>, coming: bool) -> Poll<Result<(), Failure>> {
         let mut state = self.lock();
         if state.answered {
@@ -212,7 +212,7 @@ impl Slot {
         Poll::Pending
     }
 
-    /// Every server's reply of a gathering, in the order of the servers.
+    /// Every server's reply of a gathering, in the order of servers.
     pub fn each_reply(&self, mut seen: impl FnMut(ServerId, Result<&[u8], Failure>)) {
         let mut state = self.lock();
         let State { gathered, replies, .. } = &mut *state;
@@ -222,12 +222,12 @@ impl Slot {
         }
     }
 
-    /// Adds a reply of the arbiter's own, or one that was chosen.
+    /// Adds a reply to the output.
     pub fn say(&self, bytes: &[u8]) {
         self.lock().out.extend_from_slice(bytes);
     }
 
-    /// The error of a server's making that ended the round: see [`Failure::ServerError`].
+    /// Takes the server's error that ended the round: see [`Failure::ServerError`].
     pub fn take_server_error(&self) -> BytesMut {
         let mut state = self.lock();
         // A reply that comes now is late.
@@ -235,27 +235,27 @@ impl Slot {
         state.server_error.take().unwrap_or_default()
     }
 
-    /// How many bytes wait for the client.
+    /// Bytes of output that wait for the client.
     pub fn output_len(&self) -> usize {
         self.lock().out.len()
     }
 
-    /// The server whose reply a race has put into the output.
+    /// The server that won the race.
     pub fn winner(&self) -> Option<ServerId> {
         self.lock().winner
     }
 
-    /// Looks at the output from a place on.
+    /// Looks at the output from `place` on.
     pub fn output_from<T>(&self, place: usize, look: impl FnOnce(&[u8]) -> T) -> T {
         look(&self.lock().out[place..])
     }
 
-    /// Takes the output from a place on.
+    /// Takes the output from `place` on.
     pub fn cut_output(&self, place: usize) -> BytesMut {
         self.lock().out.split_off(place)
     }
 
-    /// The byte at a place of the output.
+    /// The byte at `place` of the output.
     pub fn output_at(&self, place: usize) -> Option<u8> {
         self.lock().out.get(place).copied()
     }
@@ -275,7 +275,7 @@ impl Slot {
 }
 
 impl Slot {
-    /// The bytes taken from the output are written.
+    /// Notes that the bytes taken from the output are written.
     pub fn written(&self) {
         let mut state = self.lock();
         let left = state.out.len();
@@ -287,26 +287,25 @@ impl Slot {
 }
 
 impl State {
-    /// A replica is under way no more; whether it was the probe.
+    /// Notes the end of a replica; true if it was the probe.
     fn ended(&mut self, server: ServerId) -> bool {
         self.outstanding -= 1;
         self.probe.take_if(|probe| *probe == server).is_some()
     }
 
-    /// True if all that count have failed: what broke off is asked of another server, not awaited of
-    /// the probe.
+    /// True if all replicas but the probe have failed, so that another server is asked.
     fn is_over(&self) -> bool {
         let is_probe_left = self.outstanding == 1 && self.probe.is_some();
         self.outstanding == 0 || (is_probe_left && self.server_error.is_none())
     }
 
-    /// True if so much more output may be held.
+    /// True if this many more bytes of output may be held.
     fn can_hold(&mut self, more: usize) -> bool {
         let wanted = self.out.len() + more;
         self.held.as_mut().map_or(true, |held| held.cover(wanted))
     }
 
-    /// A reply that wins where enough agree with it, and else waits for others.
+    /// Adds a reply; it wins if enough agree with it.
     fn agree(&mut self, server: ServerId, reply: &[u8], majority: usize) -> Verdict {
         if !self.can_hold(self.replies.len() + reply.len()) {
             self.failure = Some(Failure::TooMuch);
@@ -329,7 +328,7 @@ impl State {
         Verdict::Kept
     }
 
-    /// Why none of the replies goes to the client.
+    /// Reason for passing none of the replies on.
     fn disagreement(&self) -> Failure {
         let bytes = |place: usize| match &self.gathered[place].1 {
             Ok(range) => &self.replies[range.clone()],

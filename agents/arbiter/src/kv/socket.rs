@@ -16,18 +16,18 @@ use tokio::time::timeout;
 use crate::conn::Conn;
 
 const READ_SIZE: usize = 64 * 1024;
-/// A buffer that grew beyond this is not kept.
+/// A buffer above this size is not kept.
 const KEPT_MAX: usize = 4 * 1024;
 
 thread_local! {
     static ARRIVING: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_SIZE].into_boxed_slice());
 }
 
-/// A connection whose buffer is empty while it is idle.
+/// A connection that holds no buffer while it is idle.
 pub struct Socket {
     /// The connection.
     pub stream: TcpStream,
-    /// Read and not yet used.
+    /// Bytes that were read and not yet used.
     pub buffer: BytesMut,
 }
 
@@ -37,7 +37,7 @@ impl Socket {
         Self { stream, buffer: BytesMut::new() }
     }
 
-    /// Reads more into the buffer; 0 at the end. May be dropped and called again.
+    /// Reads more into the buffer; 0 at the end. Cancel-safe.
     pub async fn fill(&mut self) -> io::Result<usize> {
         if self.buffer.is_empty() && self.buffer.capacity() > KEPT_MAX {
             self.buffer = BytesMut::new();
@@ -57,7 +57,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Writes what the socket takes, within `limit`.
+    /// Writes as much as the socket takes, within `limit`.
     pub async fn write_some(&mut self, bytes: &[u8], limit: Duration) -> io::Result<usize> {
         // Most writes are taken at once and need no deadline.
         let written = match self.stream.try_write(bytes) {
@@ -78,8 +78,8 @@ impl Socket {
     }
 }
 
-/// Reads what has come, behind what is in the buffer, which takes no memory until then; 0 at the end.
-/// May be dropped and called again.
+/// Waits for bytes and appends them to the buffer, which holds no memory until then; 0 at the end.
+/// Cancel-safe.
 pub async fn arrive<R: AsyncRead + Unpin>(from: &mut R, to: &mut BytesMut) -> io::Result<usize> {
     poll_fn(|cx| {
         ARRIVING.with_borrow_mut(|arriving| {

@@ -7,28 +7,28 @@
 //! for two ticks, and grows with every command that it answers sooner. (The rule of congestion
 //! windows: Jacobson 1988, with delay instead of loss.)
 
-/// Far more than any server needs to be busy.
+/// Maximum window, more than any server needs to be busy.
 const SIZE_MAX: u64 = 8_192;
-/// A command that has been with the server for so many ticks is late.
+/// Ticks at the server after which a command is late.
 const TICKS_LATE: u64 = 2;
 
-/// The number of commands that a server may have at a time.
+/// Number of commands that a server may have at a time.
 #[derive(Debug)]
 pub struct Window {
     size: u64,
-    /// Given to the server and not answered.
+    /// Commands that were sent and not answered.
     given: u64,
 }
 
 impl Default for Window {
-    /// As large as it may be: the server has the benefit of the doubt.
+    /// Starts with the maximum.
     fn default() -> Self {
         Self { size: SIZE_MAX, given: 0 }
     }
 }
 
 impl Window {
-    /// Gives the server so many commands more, if they fit; what has nothing before it always does.
+    /// Accounts for commands to be sent, if they fit; true always if none is under way.
     pub fn give(&mut self, commands: u64) -> bool {
         let fits = self.given == 0 || self.given + commands <= self.size;
         if fits {
@@ -37,7 +37,7 @@ impl Window {
         fits
     }
 
-    /// So many commands were answered, after so many ticks.
+    /// Accounts for commands that were answered after this number of ticks.
     pub fn answered(&mut self, commands: u64, ticks: u64) {
         self.given -= commands;
         if ticks < TICKS_LATE {
@@ -45,7 +45,7 @@ impl Window {
         }
     }
 
-    /// A tick in which the server answered; the oldest that it has was given to it so many ticks ago.
+    /// Fits the window at a tick in which the server answered, by the age of its oldest command.
     pub fn tick(&mut self, oldest_ticks: u64) {
         if oldest_ticks >= TICKS_LATE {
             self.size = (self.size.min(self.given) / 2).max(1);

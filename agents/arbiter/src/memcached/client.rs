@@ -20,9 +20,9 @@ use crate::kv::queue::Until;
 use crate::kv::slot::Slot;
 use crate::kv::{round, Failure, BATCH_MAX};
 
-/// Its reply ends a batch whose replies cannot be counted.
+/// A no-op whose reply ends a batch with an unknown number of replies.
 const FENCE: &[u8] = b"mn\r\n";
-/// Replies to a conditional write that has changed nothing.
+/// Replies to a conditional write that changed nothing.
 const UNCHANGED: [&[u8]; 9] =
     [b"NOT_STORED", b"EXISTS", b"NOT_FOUND", b"END", b"NS", b"EX", b"NF", b"EN", b"CLIENT_ERROR"];
 
@@ -31,9 +31,9 @@ struct Client {
     run: Run,
     /// Scratch: the servers that are alive.
     alive: Vec<ServerId>,
-    /// The server that said the last CAS value.
+    /// The server that returned the last CAS value.
     cas_of: Option<ServerId>,
-    /// Bytes behind the run in which no line ends.
+    /// Bytes behind the run that contain no line end.
     looked_at: usize,
 }
 
@@ -43,18 +43,18 @@ struct Run {
     class: Class,
     bytes: usize,
     commands: u32,
-    /// Those that always have a reply.
+    /// Commands that always have a reply.
     loud: u32,
     /// The client's own no-ops.
     fences: usize,
-    /// Servers with the same items may reply differently.
+    /// True if servers with equal items may reply differently.
     is_loose: bool,
 }
 
 const NO_RUN: Run =
     Run { class: Class::Fence, bytes: 0, commands: 0, loud: 0, fences: 0, is_loose: false };
 
-/// Serves a client until it goes, breaks the protocol, or the arbiter stops.
+/// Serves a client until it disconnects, violates the protocol, or the arbiter stops.
 pub async fn serve(front: Arc<Front>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
     let mut client = Client {
         wire: client::Client::new(front, stream),
@@ -77,7 +77,7 @@ pub async fn serve(front: Arc<Front>, stream: TcpStream, mut stop: watch::Receiv
 }
 
 impl Client {
-    /// Answers all complete commands in the buffer.
+    /// Serves all complete commands in the buffer.
     async fn answer(&mut self) -> Result<(), End> {
         loop {
             let rest = &self.wire.socket.buffer[self.run.bytes..];
@@ -99,7 +99,7 @@ impl Client {
         self.wire.slot.say(reply.as_bytes());
     }
 
-    /// The command behind the run.
+    /// Adds the command behind the run to it, or serves the run first.
     async fn command(&mut self, command: Command) -> Result<(), End> {
         let joins = match (self.run.class, command.class) {
             (_, Class::Decided) => self.run.commands == 0,
@@ -130,7 +130,8 @@ impl Client {
         }
     }
 
-    /// True if a read has to go by itself because only it, or only those before it, can be compared.
+    /// True if a read must be sent alone, because only it, or only those before it, can be
+    /// compared.
     fn is_apart(&self, command: &Command) -> bool {
         let are_reads = (self.run.class, command.class) == (Class::Read, Class::Read);
         are_reads
@@ -185,7 +186,7 @@ impl Client {
         self.wire.write_much().await
     }
 
-    /// Reads go to r servers; what the first lacks may be asked of another.
+    /// Sends reads to r servers; misses of the first may be asked of another.
     async fn read(&self, run: Run, received: Instant) -> Result<(), Failure> {
         let (front, slot) = (&self.wire.front, &self.wire.slot);
         let batch = run.batch(&self.wire.socket.buffer);
@@ -198,7 +199,7 @@ impl Client {
         Ok(())
     }
 
-    /// Asks another server for what is missing in the reply at that place of the output.
+    /// Asks another server for the misses in the output from a position on.
     async fn ask_misses(&self, batch: &Batch<'_>, before: usize, received: Instant) {
         let (front, slot) = (&self.wire.front, &self.wire.slot);
         let has_miss = |reply: &[u8]| miss::has_miss(batch.bytes, reply);
@@ -214,7 +215,7 @@ impl Client {
         }
     }
 
-    /// Writes go to all servers; the reference's reply goes to the client.
+    /// Sends writes to all servers; the client gets the reference's reply.
     async fn write_all(&mut self, run: Run) -> Result<(), Failure> {
         let (front, slot) = (&self.wire.front, &self.wire.slot);
         front.tier.alive(&mut self.alive);
@@ -240,7 +241,8 @@ impl Client {
         Ok(())
     }
 
-    /// A command that only one server can answer or decide. The others lose the key that it changed.
+    /// Sends commands to the reference, which alone can decide them. The others delete the keys
+    /// that changed.
     async fn ask_reference(&mut self, run: Run) -> Result<(), Failure> {
         let (front, slot) = (&self.wire.front, &self.wire.slot);
         front.tier.alive(&mut self.alive);
@@ -272,7 +274,7 @@ impl Client {
     }
 }
 
-/// Deletes all keys that `commands` change on these servers; one that does not do it is given up.
+/// Deletes all keys that `commands` change on these servers; takes out a server that fails to.
 async fn delete_keys(front: &Front, slot: &Arc<Slot>, commands: &[u8], servers: &[ServerId]) {
     let (mut bytes, mut keys) = (vec![], 0_u32);
     let mut rest = commands;
@@ -319,7 +321,7 @@ impl Run {
         self.is_loose |= command.is_loose;
     }
 
-    /// True if each command has its reply.
+    /// True if each command has a reply.
     fn is_counted(&self) -> bool {
         self.loud == self.commands && self.fences == 0
     }

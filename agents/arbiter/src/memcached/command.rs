@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use crate::kv::{line_end, number, HELD_MAX};
 
-/// Longest line, but for a `get` of many keys, which is as long as memory lasts: as in memcached.
+/// Maximum line, as in memcached; a `get` of many keys is bounded by memory only.
 const LINE_MAX: usize = 64 * 1024;
-/// As in memcached.
+/// Maximum key, as in memcached.
 const KEY_MAX: usize = 250;
 const WORDS_MAX: usize = 24;
 
@@ -21,11 +21,11 @@ pub enum Class {
     Read,
     /// To all servers.
     Write,
-    /// To the reference: what it says of itself, or of its CAS values.
+    /// To the reference: its own state, or its CAS values.
     Reference,
-    /// To the reference; where it succeeds, the key is deleted on the others.
+    /// To the reference; if it succeeds, the key is deleted on the others.
     Decided,
-    /// `mn`: goes with what is before it.
+    /// `mn`: sent with the commands before it.
     Fence,
     /// `quit`.
     Quit,
@@ -36,23 +36,23 @@ pub enum Class {
 /// A complete command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// Its bytes, with its item.
+    /// Its length, with its item.
     pub length: usize,
     /// Its handling.
     pub class: Class,
     /// True if it may have no reply.
     pub is_quiet: bool,
-    /// The places of the keys that it changes: words, of which all but `gats` have at most one.
+    /// Positions of the keys that it changes: words, of which all but `gats` have at most one.
     pub keys: Range<usize>,
-    /// The key is in base64.
+    /// True if the key is in base64.
     pub is_base64: bool,
-    /// It compares a CAS value.
+    /// True if it compares a CAS value.
     pub compares: bool,
-    /// A read that servers with the same items may reply to differently.
+    /// True for a read to which servers with equal items may reply differently.
     pub is_loose: bool,
 }
 
-/// Bytes after which the connection is of no more use: the reply to the client.
+/// Reason for refusing all further bytes: the reply to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused(pub &'static str);
 
@@ -61,13 +61,13 @@ const BAD_ITEM: Refused = Refused("CLIENT_ERROR bad data chunk\r\n");
 const TOO_LARGE: Refused = Refused("SERVER_ERROR object too large for the arbiter\r\n");
 const NOT_OFFERED: Class = Class::Refused("SERVER_ERROR not offered by the arbiter\r\n");
 
-/// The command at the start of `bytes`; none yet.
+/// Parses the command at the start of `bytes`; none yet.
 pub fn next(bytes: &[u8]) -> Result<Option<Command>, Refused> {
     next_after(bytes, &mut 0)
 }
 
-/// As `next`, where so many bytes are known to have no line's end; where they are still without one
-/// `looked_at` says how many there are now.
+/// As `next`, with the number of bytes known to contain no line end; sets `looked_at` if there is
+/// none still.
 pub fn next_after(bytes: &[u8], looked_at: &mut usize) -> Result<Option<Command>, Refused> {
     if bytes.first() == Some(&0x80) {
         return Err(Refused("SERVER_ERROR the binary protocol is not offered\r\n"));
@@ -117,13 +117,13 @@ pub fn next_after(bytes: &[u8], looked_at: &mut usize) -> Result<Option<Command>
     Ok(Some(command))
 }
 
-/// True for the lines that memcached takes however long they are.
+/// True for lines that memcached accepts at any length.
 fn is_multiget(bytes: &[u8]) -> bool {
     let line = bytes.trim_ascii_start();
     line.starts_with(b"get ") || line.starts_with(b"gets ")
 }
 
-/// The words of a line: where they are.
+/// Positions of the words of a line.
 struct Words<'a> {
     line: &'a [u8],
     places: [(usize, usize); WORDS_MAX],
@@ -147,7 +147,7 @@ impl<'a> Words<'a> {
         words
     }
 
-    /// An empty word where there is none.
+    /// A word; empty if there is none.
     fn get(&self, place: usize) -> &'a [u8] {
         let (start, end) = self.places.get(place).copied().unwrap_or_default();
         &self.line[start..end]
@@ -202,7 +202,7 @@ impl Command {
         self.with_item(words.get(4), bytes)
     }
 
-    /// The item after the line.
+    /// Adds the item after the line.
     fn with_item(mut self, size: &[u8], bytes: &[u8]) -> Result<Option<Self>, Refused> {
         let size = number(size).ok_or(BAD_LINE)?;
         let size = usize::try_from(size).map_err(|_| TOO_LARGE)?;

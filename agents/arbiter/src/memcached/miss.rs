@@ -8,14 +8,13 @@ use crate::kv::number;
 
 /// The reply to one read.
 struct Answer<'a> {
-    /// Key and bytes of each item; of a meta command the reply, without a key.
+    /// Key and bytes of each item; for a meta command the reply, without a key.
     hits: Vec<(&'a [u8], &'a [u8])>,
     /// The last line.
     end: &'a [u8],
 }
 
-/// True if an item that was asked for is not in the reply. `commands` are `get` and `mg`, each of which
-/// has a reply.
+/// True if the reply lacks an item. `commands` are `get` and `mg`, each with a reply.
 pub fn has_miss(commands: &[u8], mut reply: &[u8]) -> bool {
     each(commands).any(|read| match answer(read, &mut reply) {
         Some(answer) => is_complete(&answer) && answer.hits.len() < wanted(read),
@@ -23,7 +22,7 @@ pub fn has_miss(commands: &[u8], mut reply: &[u8]) -> bool {
     })
 }
 
-/// The reply with the items of another server's that it lacks.
+/// Adds items of another server's reply that are missing.
 pub fn merged(commands: &[u8], mut reply: &[u8], mut other: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(reply.len() + other.len());
     for read in each(commands) {
@@ -49,7 +48,7 @@ pub fn merged(commands: &[u8], mut reply: &[u8], mut other: &[u8]) -> Vec<u8> {
 const TEXT_END: &[u8] = b"END\r\n";
 const META_MISS: &[u8] = b"EN\r\n";
 
-/// The commands, one after the other.
+/// Iterates over the commands.
 fn each(mut commands: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         // They were found before.
@@ -64,7 +63,7 @@ fn is_meta(read: &[u8]) -> bool {
     read.trim_ascii_start().starts_with(b"mg ")
 }
 
-/// How many items a read is for.
+/// Number of items that a read asks for.
 fn wanted(read: &[u8]) -> usize {
     if is_meta(read) {
         return 1;
@@ -78,7 +77,7 @@ fn is_complete(answer: &Answer<'_>) -> bool {
     matches!(answer.end, TEXT_END | META_MISS | b"")
 }
 
-/// Takes the reply to one read; none where it is not one.
+/// Splits off the reply to one read; none if it is not one.
 fn answer<'a>(read: &[u8], reply: &mut &'a [u8]) -> Option<Answer<'a>> {
     let mut hits = vec![];
     loop {
@@ -107,7 +106,7 @@ fn answer<'a>(read: &[u8], reply: &mut &'a [u8]) -> Option<Answer<'a>> {
     }
 }
 
-/// With its end.
+/// A line with its end.
 fn line<'a>(reply: &&'a [u8]) -> Option<&'a [u8]> {
     let end = reply.iter().position(|&byte| byte == b'\n')?;
     Some(&reply[..=end])

@@ -30,11 +30,11 @@ use crate::kv;
 /// State that all clients share.
 pub type Front = kv::front::Front<reply::Replies>;
 
-/// Between two emptyings of a server that is back: what was still on its way to it on an old
-/// connection arrives meanwhile.
+/// Time between two flushes of a server that is back, so that commands on old connections arrive
+/// meanwhile.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// Empties the server; true when it is empty. It may have missed writes while it was away.
+/// Flushes the server, which may have missed writes; true if it succeeded.
 pub async fn probe(front: &Front, server: ServerId) -> bool {
     let limit = front.tier.config().connect_timeout();
     let emptied = async {

@@ -8,12 +8,12 @@ const LINE_MAX: usize = 8 * 1024;
 /// Largest item that memcached can be told to hold.
 const ITEM_MAX: u64 = 1024 * 1024 * 1024;
 
-/// Follows replies, one after the other.
+/// Follows a stream of replies.
 #[derive(Debug, Default)]
 pub struct Replies {
-    /// Bytes of an item still to come, its line end included.
+    /// Bytes of an item still to come, with its line end.
     item: u64,
-    /// More lines follow, up to `END`.
+    /// True if more lines follow, up to `END`.
     in_list: bool,
 }
 
@@ -57,7 +57,7 @@ impl Dialect for Replies {
 }
 
 impl Replies {
-    /// One line; none where more follows.
+    /// Follows one line; none if more follows.
     fn line(&mut self, line: &[u8]) -> Result<Option<Kind>, Broken> {
         let mut words = line.split(|&byte| byte == b' ');
         let first = words.next().unwrap_or_default();
@@ -94,7 +94,7 @@ impl Replies {
     }
 }
 
-/// The answer to `incr` and `decr`; after a `decr` memcached may leave spaces behind it.
+/// True for a reply to `incr` or `decr`; memcached may pad the latter with spaces.
 fn is_count(line: &[u8]) -> bool {
     let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
     (1..=20).contains(&digits) && line[digits..].iter().all(|&byte| byte == b' ')

@@ -20,25 +20,25 @@ use self::windows::Windows;
 use crate::counters::Counter;
 use crate::lock;
 
-/// The measurements of a tier. Locks are held for tens of nanoseconds; once a second for tens of
+/// Measurements of a tier. Locks are held for tens of nanoseconds, once a second for tens of
 /// microseconds.
 pub struct Meter {
     windows: Mutex<Windows>,
     servers: Vec<ServerMeter>,
-    /// Leases that came back, and how long they were held in total.
+    /// Leases that were returned.
     pub token_holds: Counter,
-    /// See `token_holds`.
+    /// Total time for which they were held.
     pub token_hold_us: Counter,
 }
 
-/// One server's.
+/// Measurements of one server.
 pub struct ServerMeter {
     shares: Mutex<Shares>,
     /// Replicas that ended without failing.
     pub processing_count: Counter,
-    /// Their processing time in core nanoseconds.
+    /// Their processing time [core ns].
     pub processing_ns: Counter,
-    /// Time that replicas were at the server, whatever became of them.
+    /// Total time of replicas at the server, with every outcome.
     pub busy_us: Counter,
 }
 
@@ -64,23 +64,23 @@ impl Meter {
         self.windows().connection(now);
     }
 
-    /// So many of a client's requests, asked and answered together, ended after `latency_us`.
+    /// Counts requests that were sent and answered together, after `latency_us`.
     pub fn requests(&self, now: TimeUs, latency_us: u64, count: u32) {
         self.windows().requests(now, latency_us, count);
     }
 
-    /// A lease came back after `held_us`.
+    /// Counts a lease that was returned after `held_us`.
     pub fn released(&self, held_us: u64) {
         self.token_holds.inc();
         self.token_hold_us.add(held_us);
     }
 
-    /// A replica arrives at a server. Give what this returns to [`Meter::left`].
+    /// Notes a replica's arrival at a server. Pass the result to [`Meter::left`].
     pub fn arrived(&self, now: TimeUs, server: ServerId) -> f64 {
         lock(&self.servers[server].shares).enter(now)
     }
 
-    /// A replica left its server after `stay_us`; one that failed says nothing of processing.
+    /// Notes a replica's departure after `stay_us`; a failed one has no processing time.
     pub fn left(&self, now: TimeUs, server: ServerId, entered: f64, stay_us: u64, failed: bool) {
         let server = &self.servers[server];
         let core_us = lock(&server.shares).leave(now, entered);
@@ -91,22 +91,22 @@ impl Meter {
         }
     }
 
-    /// One server's sums.
+    /// Sums of one server.
     pub fn server(&self, server: ServerId) -> &ServerMeter {
         &self.servers[server]
     }
 
-    /// Time that replicas were at servers.
+    /// Total time of replicas at servers.
     pub fn busy_us(&self) -> u64 {
         self.servers.iter().map(|server| server.busy_us.get()).sum()
     }
 
-    /// The last 60 seconds together.
+    /// Figures of the last 60 seconds.
     pub fn recent(&self, now: TimeUs) -> Recent {
         self.windows().recent(now)
     }
 
-    /// The last 60 seconds one by one, and all latencies since the start.
+    /// Each of the last 60 seconds, and all latencies since the start.
     pub fn latency(&self, now: TimeUs) -> LatencyReport {
         let mut windows = self.windows();
         LatencyReport { windows: windows.each(now), buckets: windows.buckets(now) }

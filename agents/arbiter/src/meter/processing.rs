@@ -7,7 +7,7 @@
 //! processor-sharing server this is its demand exactly; time in which a request waits for a tier
 //! below counts as processing, so that the estimate of a front tier errs to the safe side.
 
-/// The time that one server's requests have shared so far, in microseconds on any clock.
+/// Processing time per request that one server has offered so far [us], on any clock.
 #[derive(Debug, Clone)]
 pub struct Shares {
     cores: f64,
@@ -17,26 +17,27 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// An empty server of `cores` cores, above 0.
+    /// An idle server with `cores` above 0.
     pub fn new(cores: f64) -> Self {
         Self { cores, present: 0, served_us: 0.0, until_us: 0 }
     }
 
-    /// A request arrives. Give what this returns to [`Shares::leave`].
+    /// Notes an arrival. Pass the result to [`Shares::leave`].
     pub fn enter(&mut self, now_us: u64) -> f64 {
         self.serve_until(now_us);
         self.present += 1;
         self.served_us
     }
 
-    /// A request leaves. Returns its processing time in core microseconds.
+    /// Notes a departure. Returns the request's processing time [core us].
     pub fn leave(&mut self, now_us: u64, entered: f64) -> f64 {
         self.serve_until(now_us);
         self.present = self.present.saturating_sub(1);
         (self.served_us - entered).max(0.0)
     }
 
-    /// Threads read their clocks before they get the lock: a time that is already past adds none.
+    /// Advances to `now_us`; a time that is past already, read by a thread before it got the lock,
+    /// adds nothing.
     fn serve_until(&mut self, now_us: u64) {
         let passed_us = now_us.saturating_sub(self.until_us);
         self.until_us = self.until_us.max(now_us);

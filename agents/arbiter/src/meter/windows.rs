@@ -9,21 +9,21 @@ use std::collections::VecDeque;
 use hdrhistogram::{Counter, Histogram};
 use wire::arbiter::{Bucket, Latency, Recent, Window};
 
-/// Seconds that are kept.
+/// Seconds kept.
 pub const KEPT: usize = 60;
 const SECOND_US: u64 = 1_000_000;
 const LATENCY_US_MAX: u64 = 120_000_000;
 const DIGITS: u8 = 3;
-/// With fewer samples beyond a percentile nothing may be concluded from it.
+/// Minimum samples beyond a percentile for any conclusion.
 const BEYOND_MIN: u64 = 10;
 
-/// The seconds that are kept, and the histograms over them.
+/// The kept seconds, and the histograms over them.
 pub struct Windows {
     now: Second,
     kept: VecDeque<Second>,
-    /// The histogram of all that is in `kept`.
+    /// Histogram of `kept`.
     recent: Histogram<u32>,
-    /// The histogram of all seconds that ended.
+    /// Histogram of all seconds that ended.
     whole: Histogram<u64>,
 }
 
@@ -33,7 +33,7 @@ struct Second {
     connections: u64,
     latencies: Histogram<u32>,
     sum_us: u64,
-    /// Filled in when the second ends.
+    /// Set when the second ends.
     figures: Latency,
 }
 
@@ -54,7 +54,7 @@ impl Windows {
         self.now.connections += 1;
     }
 
-    /// So many requests that were asked and answered together ended, however they did.
+    /// Counts requests that were sent and answered together, with any outcome.
     pub fn requests(&mut self, now_us: u64, latency_us: u64, count: u32) {
         self.turn(now_us);
         self.now.requests += u64::from(count);
@@ -63,7 +63,7 @@ impl Windows {
         latencies.saturating_record_n(latency_us.max(1), count);
     }
 
-    /// The last 60 seconds that ended, together.
+    /// Figures of the last 60 complete seconds.
     pub fn recent(&mut self, now_us: u64) -> Recent {
         self.turn(now_us);
         let seconds = self.kept.len() as u64;
@@ -77,7 +77,7 @@ impl Windows {
         }
     }
 
-    /// Each of the last 60 seconds that ended, oldest first.
+    /// Each of the last 60 complete seconds, oldest first.
     pub fn each(&mut self, now_us: u64) -> Vec<Window> {
         self.turn(now_us);
         let window = |second: &Second| Window {
@@ -101,8 +101,7 @@ impl Windows {
         all.iter_recorded().map(bucket).collect()
     }
 
-    /// Ends the seconds that are over. After a long silence the empty ones are not gone through
-    /// one by one: 60 of them are all that is kept.
+    /// Ends the seconds that are over. After a long silence at most 60 empty ones are added.
     fn turn(&mut self, now_us: u64) {
         let number = now_us / SECOND_US;
         if number <= self.now.number {
@@ -117,7 +116,7 @@ impl Windows {
         }
     }
 
-    /// Keeps the current second and begins an empty one (whose number the caller sets).
+    /// Keeps the current second and begins an empty one, whose number the caller sets.
     fn end_second(&mut self) {
         let mut next = if self.kept.len() < KEPT {
             Second::new(0)
@@ -182,7 +181,7 @@ fn histogram<C: Counter>() -> Histogram<C> {
     }
 }
 
-/// Adds what is in a second, whose counters are smaller.
+/// Adds a second's histogram, which has smaller counters.
 fn take_over(whole: &mut Histogram<u64>, second: &Histogram<u32>) {
     for step in second.iter_recorded() {
         let count = step.count_since_last_iteration();
@@ -190,7 +189,7 @@ fn take_over(whole: &mut Histogram<u64>, second: &Histogram<u32>) {
     }
 }
 
-/// All figures in one pass over the histogram.
+/// Computes all figures in one pass over the histogram.
 fn figures<C: Counter>(latencies: &Histogram<C>, sum_us: u64) -> Latency {
     let count = latencies.len();
     if count == 0 {

@@ -8,43 +8,44 @@ use smallvec::SmallVec;
 
 use super::lexer::{Lexer, Token};
 
-/// How a statement is served.
+/// Routing class of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Class {
     /// SELECT or SHOW without side effects: to all servers of the session, first reply wins.
     Read,
-    /// A read that depends on the statement before it: to the server that answered that one.
+    /// A read that depends on the previous statement: to the server that answered that one.
     One,
-    /// A read of what the last write left: to the server that did it.
+    /// A read of the last write's result: to the server that executed it.
     InsertId,
     /// Changes data: to the one server that is written to.
     Write(Left),
-    /// Reads and locks until the transaction ends: as a write, or as `Pin` where nothing is written to.
+    /// Reads and locks until the transaction ends: as a write, or as `Pin` if no server is written
+    /// to.
     LockingRead,
     /// To every server of the session.
     Session(Effect),
-    /// To one server, and all after it too.
+    /// To one server, as everything after it.
     Pin,
-    /// As `Pin`, and it takes locks that outlive it and that the server's status does not tell of.
+    /// As `Pin`, and takes locks that outlive it and are not in the server's status.
     Lock,
-    /// Not served; why.
+    /// Refused, with the reason.
     Refuse(&'static str),
 }
 
 /// Effect of a statement on data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Does {
-    /// Nothing, or nobody knows.
+    /// None, or not known.
     #[default]
     Nothing,
-    /// It reads it.
+    /// Reads data.
     Reads,
-    /// It changes it.
+    /// Changes data.
     Writes,
 }
 
 impl Class {
-    /// As the class says it.
+    /// Effect on data, by class.
     pub fn does(&self) -> Does {
         match self {
             Self::Write(_) => Does::Writes,
@@ -54,48 +55,48 @@ impl Class {
     }
 }
 
-/// Traces that a write leaves in the session, or may leave.
+/// State that a write leaves, or may leave, in the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// A variable, say.
+    /// A variable, for example.
     State,
     /// Locks: see [`Class::Lock`].
     Locks,
 }
 
-/// The part of a transaction that its begin tells of.
+/// Access mode of a transaction, by the statement that begins it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// It may write.
+    /// Reads and writes.
     Any,
-    /// It only reads.
+    /// Reads only.
     Read,
-    /// All of it reads what was there when it began.
+    /// Reads of a snapshot that is taken at its begin.
     Snapshot,
 }
 
-/// The state that a session statement leaves: a server that joins later must be told of it.
+/// State that a session statement leaves, of which a server that joins later must be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// A setting that stays.
+    /// A permanent setting.
     Set,
     /// The current database.
     Use(Vec<u8>),
     /// A transaction begins.
     Begin(Access),
-    /// Something within a transaction.
+    /// A statement within a transaction.
     Within,
     /// The transaction ends.
     End,
-    /// The session is as new (COM_RESET_CONNECTION).
+    /// The session is reset (COM_RESET_CONNECTION).
     Reset,
     /// A statement is prepared (COM_STMT_PREPARE).
     Prepare(u32),
-    /// It is closed.
+    /// A prepared statement is closed.
     Close(u32),
-    /// Cannot be repeated later: no server may join from now on.
+    /// Cannot be repeated: no server may join from now on.
     Unrepeatable,
     /// As `Unrepeatable`, and a reset does not undo it (COM_SET_OPTION).
     Sticky,
@@ -116,7 +117,7 @@ pub fn classify(sql: &[u8]) -> Class {
     }
 }
 
-/// True if locks may stay behind: of tables, named ones, open handlers.
+/// True if locks may remain: of tables, named ones, open handlers.
 fn takes_locks(tokens: &[Token<'_>]) -> bool {
     let mut statements = tokens.split(|token| *token == Token::Symbol(b';'));
     let begins = |statement: &[Token<'_>]| {
@@ -126,7 +127,7 @@ fn takes_locks(tokens: &[Token<'_>]) -> bool {
     has_word(tokens, &["GET_LOCK"]) || statements.any(begins)
 }
 
-/// As `classify`, of a text that could be read.
+/// Classifies a text without odd tokens.
 fn judge(sql: &[u8], mut tokens: &[Token<'_>]) -> Class {
     while let Some((Token::Symbol(b';'), before)) = tokens.split_last() {
         tokens = before;
@@ -177,8 +178,8 @@ fn judge(sql: &[u8], mut tokens: &[Token<'_>]) -> Class {
     }
 }
 
-/// True if a statement changes data, as its first word says. What a stored function does, or a text that
-/// is executed, cannot be seen.
+/// True if a statement changes data, by its first word. Effects of stored functions and executed
+/// texts cannot be seen.
 fn writes(statement: &[Token<'_>]) -> bool {
     let first = &statement[..statement.len().min(1)];
     let second = &statement[first.len()..statement.len().min(2)];
@@ -206,25 +207,25 @@ fn has_word(tokens: &[Token<'_>], wanted: &[&str]) -> bool {
     words(tokens).any(|word| wanted.iter().any(|other| word.eq_ignore_ascii_case(other.as_bytes())))
 }
 
-/// The meaning of a word of a SELECT.
+/// Meaning of a word of a SELECT.
 #[derive(PartialEq, Eq)]
 enum Mark {
     Nothing,
-    /// It leaves something behind, takes a lock, or writes.
+    /// Leaves state, takes a lock, or writes.
     Pins,
-    /// It depends on the statement before, or on which server it is.
+    /// Depends on the previous statement, or on the server.
     One,
-    /// It says what the last insert left.
+    /// Reads the result of the last insert.
     Left,
-    /// It pins where one of these words follows.
+    /// Pins if one of these words follows.
     PinsBefore(&'static [&'static str]),
-    /// It locks what it reads where one of these words follows.
+    /// Locks the rows it reads if one of these words follows.
     LocksBefore(&'static [&'static str]),
     /// LAST_INSERT_ID(x) sets what LAST_INSERT_ID() reads.
     InsertId,
 }
 
-/// Longest word that says something.
+/// Length of the longest word with a meaning.
 const MARK_MAX: usize = 20;
 
 fn mark(word: &[u8]) -> Mark {
@@ -349,8 +350,8 @@ const CLOCKS: [&str; 8] = [
     "UTC_TIMESTAMP",
 ];
 
-/// True if the variable gets a value that is not there to read: from another variable, or a number
-/// that stands for modes or a character set.
+/// True if the variable's value cannot be read from the text: another variable, or a number for
+/// modes or a character set.
 fn is_set_indirectly(tokens: &[Token<'_>], variable: &[u8]) -> bool {
     let is_it = |token: &Token<'_>| match token {
         Token::Word(name) | Token::Quoted(name) => name.eq_ignore_ascii_case(variable),
@@ -393,7 +394,7 @@ fn transaction(first: &[u8], rest: &[Token<'_>]) -> Class {
     Class::Session(Effect::End)
 }
 
-/// By the words after START TRANSACTION.
+/// Access mode by the words after START TRANSACTION.
 fn access(words: &[Token<'_>]) -> Access {
     if has_word(words, &["SNAPSHOT"]) {
         Access::Snapshot
@@ -404,7 +405,7 @@ fn access(words: &[Token<'_>]) -> Access {
     }
 }
 
-/// True if the word is there without a NO, which cancels only what it stands directly before.
+/// True if the word is there, and no NO stands directly before it.
 fn is_asked_for(tokens: &[Token<'_>], word: &str) -> bool {
     (0..tokens.len()).any(|place| {
         has_word(&tokens[place..=place], &[word])

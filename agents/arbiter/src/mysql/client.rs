@@ -22,7 +22,7 @@ use crate::conn::Conn;
 /// Longest name of a database [bytes]: 64 characters.
 const NAME_BYTES_MAX: usize = 4 * 64;
 
-/// Tells if more commands may come.
+/// Whether more commands may come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum After {
     Next,
@@ -76,19 +76,19 @@ struct Client {
     conn: Conn,
     session: Session,
     statements: Statements,
-    /// True if a stamp was looked for.
+    /// True once a stamp was looked for.
     is_judged: bool,
-    /// Its character set is one in which texts may end elsewhere than we read them to.
+    /// True if the arbiter may misread the ends of texts in its character set.
     may_be_misread: bool,
 }
 
-/// The kind of a command.
+/// Treatment of a command.
 enum Plan {
     Quit,
     Ping,
     Answer(Packet),
     Close(Packet),
-    /// It has no reply, and needs none.
+    /// No reply is due.
     Nothing,
     Send(Sending),
 }
@@ -99,7 +99,7 @@ struct Sending {
     route: Route,
     statement: Statement,
     does: Does,
-    /// The bytes that are sent in its place.
+    /// A packet that is sent instead.
     instead: Option<Packet>,
 }
 
@@ -138,7 +138,8 @@ impl Client {
         }
     }
 
-    /// Looks for a stamp in the first statement, and chooses the servers where that was left to it.
+    /// Looks for a stamp in the first statement, and chooses the servers if that was deferred to
+    /// it.
     async fn judge(&mut self, packet: &Packet) -> Result<(), NotOpen> {
         let stamp = Stamp::of_statement(packet.payload());
         if stamp.is_some() {
@@ -282,7 +283,7 @@ impl Client {
         }
     }
 
-    /// The arbiter's own answer.
+    /// Sends a reply of the arbiter's own.
     async fn answer(&mut self, answer: &Packet, after: After) -> After {
         let counters = &self.pool.tier.counters;
         let is_error = answer.payload().first() == Some(&0xff);
@@ -299,7 +300,7 @@ impl Client {
 }
 
 impl Client {
-    /// The treatment of a command.
+    /// Plans a command.
     fn plan(&mut self, packet: &Packet) -> Plan {
         let sequence = packet.next_sequence();
         let refuse = |text: &str| Plan::Answer(packet::error(sequence, 1047, "08S01", text));
@@ -334,7 +335,7 @@ impl Client {
         }
     }
 
-    /// The servers for a statement and what it does, or the reason for refusing it.
+    /// Route and effect of a statement, or the reason for refusing it.
     fn route(&self, packet: &Packet, sql: &[u8]) -> Result<(Route, Does), Packet> {
         let refuse =
             |code, state, text: &str| Err(packet::error(packet.next_sequence(), code, state, text));
@@ -365,7 +366,7 @@ impl Client {
         Ok((route, does))
     }
 
-    /// All servers prepare it; where it goes when it is executed is its text's matter.
+    /// Plans a preparation: all servers prepare it; the text decides about the execution.
     fn prepare(&mut self, packet: &Packet, sql: &[u8]) -> Plan {
         let (route, does) = match self.route(packet, sql) {
             // With parameters its text does not say what it does.
@@ -384,7 +385,7 @@ impl Client {
         })
     }
 
-    /// A command for a statement that is prepared.
+    /// Plans a command about a prepared statement.
     fn prepared(&mut self, packet: &Packet, command: u8) -> Plan {
         let Some(id) = self.statements.named(packet) else {
             if matches!(command, 0x18 | 0x19) {

@@ -9,20 +9,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-/// The number of a session's connection to a server.
+/// Number of a session's connection to a server.
 pub type LinkId = usize;
 
-/// A server's word on a command.
+/// Result of a command at one server.
 pub enum Event {
-    /// Its reply is the one; `rest` is set where it is still streaming.
+    /// Its reply goes to the client; `rest` is set if it is still streaming.
     Won {
         /// The server.
         link: LinkId,
         /// Packets, complete unless `rest` is set.
         reply: Bytes,
-        /// The pieces that follow.
+        /// The next pieces.
         rest: Option<mpsc::Receiver<Piece>>,
-        /// The session's there, as far as the reply has said.
+        /// Session status there, if the reply had one so far.
         status: Option<u16>,
     },
     /// It replied with an ERR packet.
@@ -31,56 +31,56 @@ pub enum Event {
         link: LinkId,
         /// The packets.
         reply: Bytes,
-        /// The session's there, where a result before the error said it.
+        /// Session status there, if a result before the error had one.
         status: Option<u16>,
     },
-    /// It will not reply any more.
+    /// It will not reply.
     Lost {
         /// The server.
         link: LinkId,
     },
 }
 
-/// The next bytes of a streamed reply, or that it broke off.
+/// The next bytes of a streamed reply; an error if it was cut.
 pub type Piece = Result<Bytes, ()>;
 
-/// One command of a session, and the events of the servers that got it.
+/// One command of a session at several servers, and their events.
 pub struct Contest {
     answered: AtomicBool,
     events: mpsc::Sender<Event>,
 }
 
 impl Contest {
-    /// A contest of at most `servers`, and where they tell.
+    /// Opens a contest of at most `servers`, with the channel of their events.
     pub fn new(servers: usize) -> (Arc<Self>, mpsc::Receiver<Event>) {
         let (events, told) = mpsc::channel(servers.max(1));
         (Arc::new(Self { answered: AtomicBool::new(false), events }), told)
     }
 
-    /// A contest that is over: nobody waits for an answer (replay, commands without a reply).
+    /// A contest without a client that waits (replay, commands without a reply).
     pub fn decided() -> Arc<Self> {
         let (contest, _) = Self::new(1);
         contest.close();
         contest
     }
 
-    /// True if somebody has won, or nobody can any more.
+    /// True if a server has won, or none can any more.
     pub fn is_answered(&self) -> bool {
         self.answered.load(SeqCst)
     }
 
-    /// Whatever comes now is too late.
+    /// Ends the contest; later replies are too late.
     pub fn close(&self) {
         self.answered.store(true, SeqCst);
     }
 
-    /// True for the first to ask.
+    /// True for the first caller only.
     fn claim(&self) -> bool {
         !self.answered.swap(true, SeqCst)
     }
 }
 
-/// A server's right to tell.
+/// A server's right to report one event.
 pub struct Ticket {
     contest: Arc<Contest>,
     link: LinkId,
@@ -88,17 +88,17 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// For one server.
+    /// Creates the ticket of one server.
     pub fn new(contest: &Arc<Contest>, link: LinkId) -> Self {
         Self { contest: Arc::clone(contest), link, told: false }
     }
 
-    /// True if somebody has won, or nobody can any more.
+    /// True if a server has won, or none can any more.
     pub fn is_answered(&self) -> bool {
         self.contest.is_answered()
     }
 
-    /// Tries to win with this reply; false for who is too late.
+    /// Tries to win with this reply; false if it is too late.
     pub fn win(
         &mut self,
         reply: Bytes,
@@ -113,13 +113,13 @@ impl Ticket {
         true
     }
 
-    /// Tells the error reply.
+    /// Reports an error reply.
     pub fn fail(&mut self, reply: Bytes, status: Option<u16>) {
         let link = self.link;
         self.tell(Event::Failed { link, reply, status });
     }
 
-    /// Nothing to tell: somebody else answered, or there is no answer.
+    /// Reports nothing: another server answered, or there is no answer.
     pub fn done(&mut self) {
         self.told = true;
     }

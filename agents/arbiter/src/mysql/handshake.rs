@@ -23,9 +23,9 @@ const PLUGIN_AUTH: u32 = 1 << 19;
 const CONNECT_ATTRS: u32 = 1 << 20;
 const PLUGIN_AUTH_LENENC: u32 = 1 << 21;
 
-/// The capabilities that clients are offered. Not: TLS, compression, LOCAL INFILE, DEPRECATE_EOF,
-/// session tracking, MariaDB's extensions (LONG_PASSWORD says "not MariaDB" there): all of them change
-/// how replies look.
+/// Capabilities that clients are offered. TLS, compression, LOCAL INFILE, DEPRECATE_EOF, session
+/// tracking and MariaDB's extensions are not (LONG_PASSWORD means "not MariaDB" there), because
+/// they change the form of replies.
 const OFFERED: u32 = LONG_PASSWORD
     | FOUND_ROWS
     | LONG_FLAG
@@ -42,9 +42,9 @@ const OFFERED: u32 = LONG_PASSWORD
     | CONNECT_ATTRS
     | PLUGIN_AUTH_LENENC;
 
-/// The flags of a client that a server must know, because they change the meaning of statements.
+/// Client flags that servers must know, because they change the meaning of statements.
 const PASSED_ON: u32 = FOUND_ROWS | IGNORE_SPACE | MULTI_STATEMENTS;
-/// The capabilities that are always said to a server.
+/// Capabilities that servers are always told.
 const ALWAYS: u32 = LONG_PASSWORD
     | LONG_FLAG
     | PROTOCOL_41
@@ -54,27 +54,27 @@ const ALWAYS: u32 = LONG_PASSWORD
     | PS_MULTI_RESULTS
     | PLUGIN_AUTH;
 
-/// The key of interchangeable server connections: the client's flags and its character set
-/// (which not every reset restores: [`ServerGreeting::reset_restores`]).
+/// Key of interchangeable server connections: the client's flags and character set (which some
+/// resets do not restore: [`ServerGreeting::reset_restores`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
     flags: u32,
     collation: u8,
 }
 
-/// Collations of character sets in which a byte of a character may look like a quote or a backslash:
-/// big5, sjis, gbk, cp932, gb18030.
+/// Collations of character sets with a byte that may look like a quote or backslash: big5, sjis,
+/// gbk, cp932, gb18030.
 const AMBIGUOUS: [u8; 11] = [1, 84, 13, 88, 28, 87, 95, 96, 248, 249, 250];
 
 impl Key {
-    /// True if texts of this client may end elsewhere than we read them to.
+    /// True if the arbiter may misread the ends of this client's texts.
     pub fn may_be_misread(self) -> bool {
         AMBIGUOUS.contains(&self.collation)
     }
 }
 
 impl Default for Key {
-    /// The character set of a probe: utf8mb4_general_ci.
+    /// Key of a probe, with utf8mb4_general_ci.
     fn default() -> Self {
         Self { flags: FOUND_ROWS, collation: 45 }
     }
@@ -83,19 +83,19 @@ impl Default for Key {
 /// A client's answer to the greeting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandshakeResponse {
-    /// Kind of server connection that it needs.
+    /// Key of the server connection that it needs.
     pub key: Key,
-    /// Its account.
+    /// User name.
     pub user: Vec<u8>,
-    /// Its proof of the password.
+    /// Password proof.
     pub token: Vec<u8>,
-    /// Its database.
+    /// Database.
     pub database: Option<Vec<u8>>,
-    /// How it made the proof.
+    /// Method of the proof.
     pub plugin: Option<Vec<u8>>,
 }
 
-/// The greeting of the arbiter to a client, who is to see the server that `like` came from.
+/// The arbiter's greeting, which looks like that of the server `like`.
 pub fn greeting(
     like: &ServerGreeting,
     connection: u32,
@@ -149,7 +149,7 @@ pub fn handshake_response(payload: &[u8]) -> Result<HandshakeResponse, &'static 
     Ok(HandshakeResponse { key, user, token, database, plugin })
 }
 
-/// Asks a client for a proof by this method.
+/// Requests a proof by this method.
 pub fn switch_to(method: Method, nonce: &[u8; NONCE]) -> Vec<u8> {
     [b"\xfe", method.name(), b"\0", &nonce[..], b"\0"].concat()
 }
@@ -157,21 +157,21 @@ pub fn switch_to(method: Method, nonce: &[u8; NONCE]) -> Vec<u8> {
 /// A server's greeting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerGreeting {
-    /// Its version, as clients shall see it.
+    /// Version, as clients see it.
     pub version: Vec<u8>,
-    /// Its number for the connection.
+    /// Number of the connection.
     pub thread: u32,
-    /// Its character set, which some clients take over (PHP's).
+    /// Character set, which some clients adopt (PHP's).
     pub collation: u8,
-    /// The secret of the proof.
+    /// Nonce for the proof.
     pub nonce: Vec<u8>,
-    /// How it would like the proof; none where it names a method that is not known.
+    /// Preferred method; none for an unknown one.
     pub method: Option<Method>,
 }
 
 impl ServerGreeting {
-    /// True if a reset makes a connection of this kind as new. MySQL's own servers, unlike
-    /// MariaDB's, then set the character set to the server's, whatever the login said.
+    /// True if a reset makes a connection of this kind as new. MySQL's servers, unlike MariaDB's,
+    /// then take the server's character set, not the login's.
     pub fn reset_restores(&self, key: Key) -> bool {
         let is_mariadb = self.version.windows(7).any(|part| part == b"MariaDB");
         is_mariadb || key.collation == self.collation
@@ -201,18 +201,18 @@ pub struct LogIn<'a> {
     pub key: Key,
     /// Account.
     pub user: &'a [u8],
-    /// How the proof is made.
+    /// Method of the proof.
     pub method: Method,
-    /// The proof.
+    /// Password proof.
     pub token: &'a [u8],
-    /// Current database from the beginning.
+    /// Initial database.
     pub database: Option<&'a [u8]>,
-    /// Largest packet that the arbiter takes.
+    /// Maximum packet that the arbiter accepts.
     pub packet_bytes_max: u32,
 }
 
 impl LogIn<'_> {
-    /// As a packet's payload.
+    /// Encodes it as a packet's payload.
     pub fn payload(&self) -> Vec<u8> {
         let with_database = if self.database.is_some() { CONNECT_WITH_DB } else { 0 };
         let mut payload = Vec::with_capacity(128);
@@ -234,8 +234,8 @@ impl LogIn<'_> {
     }
 }
 
-/// Parses a server's request for another proof: method and nonce. None where it wants a method
-/// that is not known, or asks for nothing of the kind.
+/// Parses a server's request for another proof: method and nonce. None for an unknown method or
+/// another request.
 pub fn method_switch(payload: &[u8]) -> Option<(Method, &[u8])> {
     let mut fields = Fields(payload);
     (fields.integer(1)? == 0xfe).then_some(())?;

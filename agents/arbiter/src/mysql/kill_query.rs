@@ -17,24 +17,24 @@ use super::server_pool::{ServerConn, ServerPool};
 use crate::conn::Conn;
 use crate::tier::{Flight, Lease};
 
-/// A command under way whose client is gone.
+/// A command under way whose client has disconnected.
 pub struct KillQuery {
     /// The pool to reach the server by.
     pub pool: Arc<ServerPool>,
     /// The server.
     pub server: ServerId,
-    /// The connection on which it works.
+    /// The connection that executes it.
     pub conn: ServerConn,
-    /// How far it has replied.
+    /// State of its reply.
     pub follow: Follow,
     /// Its token.
     pub lease: Option<Lease>,
-    /// Under way until the server is free.
+    /// Accounting until the server is free.
     pub flight: Flight,
 }
 
 impl KillQuery {
-    /// Ends the work, in a task of its own.
+    /// Stops the command, in a task of its own.
     pub fn end(mut self) {
         tokio::spawn(async move {
             stop(&self.pool, self.server, &mut self.conn, &mut self.follow).await;
@@ -43,8 +43,8 @@ impl KillQuery {
     }
 }
 
-/// Stops the server's work on this connection, and waits for it. How it goes says nothing of the
-/// server; the connection must not be used again.
+/// Stops the server's work on this connection, and waits for it. The outcome is no observation; the
+/// connection must not be reused.
 pub async fn stop(pool: &ServerPool, server: ServerId, conn: &mut ServerConn, follow: &mut Follow) {
     if pool.kill_query(server, conn).await {
         let limit = pool.tier.config().request_timeout();
@@ -53,7 +53,7 @@ pub async fn stop(pool: &ServerPool, server: ServerId, conn: &mut ServerConn, fo
     }
 }
 
-/// Reads a reply to its end, or that of the connection.
+/// Reads a reply to its end, or to that of the connection.
 async fn drain(conn: &mut Conn, follow: &mut Follow) {
     while let Ok(Some(packet)) = packet::read(conn).await {
         if follow.packet(packet.payload()).is_some() {

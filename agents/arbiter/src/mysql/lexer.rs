@@ -1,6 +1,6 @@
 //! Splits a statement into words, quoted texts and symbols, as far as its class needs.
 
-/// A piece of a statement.
+/// A token of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token<'a> {
     /// A keyword, an unquoted name or a number; also a system variable's name.
@@ -9,7 +9,7 @@ pub enum Token<'a> {
     Quoted(&'a [u8]),
     /// A text in single or double quotes.
     Text,
-    /// `@name`, the name left out.
+    /// `@name`, without its name.
     UserVariable,
     /// `:=`
     Assign,
@@ -17,27 +17,27 @@ pub enum Token<'a> {
     Symbol(u8),
 }
 
-/// An iterator over a statement's tokens.
+/// Iterates over a statement's tokens.
 pub struct Lexer<'a> {
     rest: &'a [u8],
-    /// Within `/*! */`, which servers execute.
+    /// True within `/*! */`, which servers execute.
     executed: bool,
     odd: bool,
 }
 
 impl<'a> Lexer<'a> {
-    /// Of a statement.
+    /// Starts at the beginning of a statement.
     pub fn new(sql: &'a [u8]) -> Self {
         Self { rest: sql, executed: false, odd: false }
     }
 
-    /// True if something was met that this lexer cannot judge: a comment that only some versions
-    /// execute (`/*!50000 */`, `/*M! */`), an unterminated text or comment.
+    /// True if the text cannot be judged: a comment that only some versions execute (`/*!50000 */`,
+    /// `/*M! */`), or an unterminated text or comment.
     pub fn is_odd(&self) -> bool {
         self.odd
     }
 
-    /// The next piece; none at the end, or at something odd.
+    /// The next token; none at the end, or at something odd.
     pub fn next_token(&mut self) -> Option<Token<'a>> {
         self.skip_blanks();
         let (&first, after) = self.rest.split_first()?;
@@ -102,7 +102,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// A quoted piece without its quotes (a doubled quote stays doubled).
+    /// Reads a quoted token without its quotes (a doubled quote stays doubled).
     fn quoted(&mut self, quote: u8, backslash_escapes: bool) -> Option<&'a [u8]> {
         let mut at = 1;
         while let Some(&byte) = self.rest.get(at) {
@@ -121,7 +121,7 @@ impl<'a> Lexer<'a> {
         None
     }
 
-    /// `@user` or `@@system`; of a system variable, the parts follow as words.
+    /// Reads `@user` or `@@system`; the parts of a system variable follow as words.
     fn variable(&mut self, after: &'a [u8]) -> Option<Token<'a>> {
         if after.first() == Some(&b'@') {
             self.rest = &after[1..];

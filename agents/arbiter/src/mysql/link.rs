@@ -28,11 +28,11 @@ use super::server_pool::{OpenError, ServerConn, ServerPool};
 use super::types::{Statement, Task};
 use crate::tier::{Flight, Lease, Unreached};
 
-/// Commands that a server may lag behind; beyond, the session gives it up.
+/// Commands that a server may lag behind before the session drops it.
 const QUEUE_MAX: usize = 1_024;
-/// Largest reply that is held back; a larger one is streamed as soon as it is larger.
+/// Maximum reply that is held back; a larger one is streamed from then on.
 const REPLY_MAX: usize = 1024 * 1024;
-/// Pieces of a streamed reply under way between server and client.
+/// Maximum pieces of a streamed reply between server and client.
 const PIECES_MAX: usize = 8;
 
 /// A command for one server.
@@ -41,7 +41,7 @@ pub struct Command {
     pub packet: Packet,
     /// Its reply's form.
     pub shape: Shape,
-    /// The statement that it is about.
+    /// The prepared statement, if there is one.
     pub statement: Statement,
     /// See [`Route::locks`](super::types::Route::locks).
     pub locks: Option<bool>,
@@ -51,27 +51,27 @@ pub struct Command {
     pub ticket: Ticket,
 }
 
-/// A link's event for its session, apart from replies.
+/// An event of a link for its session, apart from replies.
 pub enum News {
-    /// Connected; it takes commands.
+    /// Connected and ready for commands.
     Ready(LinkId),
-    /// Gone; the server is told for when the session has dropped the link already.
+    /// Closed. The server is named in case the session has dropped the link already.
     Down(LinkId, ServerId, Loss),
 }
 
-/// Why a link is gone.
+/// Reason for the loss of a link.
 pub enum Loss {
-    /// The connection broke, or could not be made.
+    /// The connection broke, or failed.
     Broken,
-    /// It could not be made in time.
+    /// The connection was not made in time.
     Late,
     /// The server refused the login.
     Refused(Packet),
-    /// It could not do what other servers did: it is not where the session is.
+    /// It failed at a command that other servers executed, so its state differs from the session's.
     Disagrees,
 }
 
-/// How the session reaches a link.
+/// The session's side of a link.
 pub struct Link {
     /// Its number.
     pub id: LinkId,
@@ -81,18 +81,18 @@ pub struct Link {
     abandoned: Arc<AtomicBool>,
 }
 
-/// The parts that a link begins with.
+/// Initial state of a link.
 pub struct Start {
     /// Kind of connection.
     pub key: Key,
     /// Database to begin in.
     pub database: Option<Vec<u8>>,
-    /// The channel for its state.
+    /// Channel for its events.
     pub news: mpsc::UnboundedSender<News>,
 }
 
 impl Link {
-    /// Starts the task. Commands may be queued at once; they run when it is connected.
+    /// Starts the task. Commands may be queued at once; they run after it has connected.
     pub fn start(pool: Arc<ServerPool>, id: LinkId, lease: Lease, start: Start) -> Self {
         let (commands, queue) = mpsc::channel(QUEUE_MAX);
         let abandoned = Arc::new(AtomicBool::new(false));
@@ -112,7 +112,7 @@ impl Link {
         Self { id, server, commands, abandoned }
     }
 
-    /// Queues a command; false when the link is dead or too far behind.
+    /// Queues a command; false if the link is dead or too far behind.
     pub fn send(&self, command: Command) -> bool {
         self.commands.try_send(command).is_ok()
     }
@@ -130,9 +130,9 @@ struct Worker {
     server: ServerId,
     queue: mpsc::Receiver<Command>,
     abandoned: Arc<AtomicBool>,
-    /// Closed when the session is gone.
+    /// Closed when the session ends.
     news: mpsc::UnboundedSender<News>,
-    /// Between commands only while the session keeps it.
+    /// The token; between commands only if the session keeps it.
     lease: Option<Lease>,
     took_locks: bool,
 }
@@ -194,7 +194,7 @@ impl Worker {
         }
     }
 
-    /// Waits for a command; none when there will be none.
+    /// Waits for a command; none after the last.
     async fn rest(&mut self, conn: &mut ServerConn) -> Result<Option<Command>, Loss> {
         if !self.keeps_token(conn) {
             self.lease = None;
@@ -220,7 +220,7 @@ impl Worker {
         self.has_locks(conn) || self.pool.tier.holds_connections()
     }
 
-    /// True if nobody else has answered it.
+    /// True if no other server has answered it.
     fn is_needed(&self, command: &Command) -> bool {
         let is_needed = command.task != Task::Race || !command.ticket.is_answered();
         if !is_needed {
@@ -229,7 +229,7 @@ impl Worker {
         is_needed
     }
 
-    /// Waits for a token, as far as the command needs one; false where it is needed no more.
+    /// Waits for a token, if the command needs one; false if it is no longer needed.
     async fn prepare(
         &mut self,
         conn: &mut ServerConn,
@@ -349,7 +349,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The next packet, or that it is late; none where the session is gone and nobody has answered.
+    /// The next packet, or a time-out; none if the session ended and no server has answered.
     async fn next(
         &self,
         conn: &mut ServerConn,
@@ -367,7 +367,7 @@ impl Reading<'_> {
         Some(reading.await)
     }
 
-    /// Nobody waits for it any more: the server need not go on.
+    /// Stops the command, because no client waits for it.
     async fn stop(mut self, conn: &mut ServerConn) -> Result<(), Loss> {
         let Worker { pool, server, .. } = self.worker;
         stop(pool, *server, conn, &mut self.follow).await;
@@ -422,7 +422,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The reply outgrew the buffer and won: streams the rest.
+    /// Streams the rest of a reply that outgrew the buffer and won.
     async fn pour(
         mut self,
         conn: &mut ServerConn,

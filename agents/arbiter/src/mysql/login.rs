@@ -12,21 +12,21 @@ use super::server_pool::ServerPool;
 use crate::conn::Conn;
 use crate::mysql_auth::{is_equal, nonce, Method, FAST_PATH_TAKEN};
 
-/// How long a client may take to log in.
+/// Maximum time of a login.
 const LOGIN_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Largest packet of a client that has not logged in.
+/// Maximum packet of a client that has not logged in.
 const LOGIN_BYTES_MAX: usize = 64 * 1024;
 
-/// A client that proved its password, and the sequence number of the packet that it waits for.
+/// A client that proved its password, with the sequence number of the next packet.
 pub struct Login {
     /// Its answer to the greeting.
     pub response: HandshakeResponse,
-    /// Of the OK or ERR that ends the connection phase.
+    /// Sequence number of the OK or ERR that ends the connection phase.
     pub sequence: u8,
 }
 
-/// Logs a client in; none where it went away or was refused (it has been told).
+/// Logs a client in; none if it disconnected or was refused (and told so).
 pub async fn log_in(pool: &ServerPool, client: &mut Conn) -> Option<Login> {
     let like = pool.greeting().await;
     timeout(LOGIN_TIME_MAX, prove(pool, client, &like)).await.ok().flatten()

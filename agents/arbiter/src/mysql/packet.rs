@@ -9,20 +9,20 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::conn::Conn;
 
-/// Length of a payload that goes on in the next packet.
+/// Length of a payload that continues in the next packet.
 pub const PAYLOAD_MAX: usize = 0xff_ffff;
 /// Bytes before a payload.
 pub const HEADER: usize = 4;
 
-/// Most bytes of a message that is too large that are read to its end; then the connection breaks.
+/// Maximum bytes of a too large message that are skipped; then the connection is closed.
 const SKIPPED_MAX: usize = 1 << 30;
 
-/// One packet, header included; a client's command also where it takes several packets.
+/// One packet with its header, or a client's command of several packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet(Bytes);
 
 impl Packet {
-    /// A packet of a payload below [`PAYLOAD_MAX`].
+    /// Creates a packet of a payload below [`PAYLOAD_MAX`].
     pub fn new(sequence: u8, payload: &[u8]) -> Self {
         debug_assert!(payload.len() < PAYLOAD_MAX);
         let mut bytes = BytesMut::with_capacity(HEADER + payload.len());
@@ -37,7 +37,7 @@ impl Packet {
         &self.0
     }
 
-    /// The payload; of several packets that of the first.
+    /// The payload; of several packets, that of the first.
     pub fn payload(&self) -> &[u8] {
         &self.0[HEADER..HEADER + payload_length(&self.0)]
     }
@@ -48,14 +48,14 @@ impl Packet {
         self.sequence().wrapping_add(continued as u8 + 1)
     }
 
-    /// Its place in the conversation.
+    /// Its sequence number.
     pub fn sequence(&self) -> u8 {
         self.0[3]
     }
 }
 
 impl Packet {
-    /// As it is, for another prepared statement.
+    /// A copy for another prepared statement.
     pub fn with_statement(&self, number: u32) -> Self {
         let mut bytes = BytesMut::from(&self.0[..]);
         if let Some(place) = bytes.get_mut(HEADER + 1..HEADER + 5) {
@@ -65,8 +65,8 @@ impl Packet {
     }
 }
 
-/// Puts a number of the arbiter's into the first packet of the reply to COM_STMT_PREPARE, header
-/// included, in place of the server's, which it gives; none where the reply is an error.
+/// Replaces the server's statement number in the first packet of the reply to COM_STMT_PREPARE by
+/// the arbiter's. Returns the server's; none if the reply is an error.
 pub fn renumber(reply: &mut [u8], id: u32) -> Option<u32> {
     let (status, rest) = reply.get_mut(HEADER..)?.split_first_mut()?;
     let place = rest.first_chunk_mut::<4>().filter(|_| *status == 0)?;
@@ -75,19 +75,18 @@ pub fn renumber(reply: &mut [u8], id: u32) -> Option<u32> {
     Some(number)
 }
 
-/// Of a header and what follows it.
+/// Payload length in a header.
 fn payload_length(bytes: &[u8]) -> usize {
     usize::from(bytes[0]) | usize::from(bytes[1]) << 8 | usize::from(bytes[2]) << 16
 }
 
-/// Length of the packet at the beginning of `bytes`, header included; none where it is not whole.
+/// Length of the packet at the beginning of `bytes`, with its header; none if it is incomplete.
 pub fn whole(bytes: &[u8]) -> Option<usize> {
     let length = HEADER + payload_length(bytes.first_chunk::<HEADER>()?);
     (bytes.len() >= length).then_some(length)
 }
 
-/// The next packet; none where the connection ended between packets. May be dropped and called
-/// again.
+/// Reads the next packet; none if the connection ended between packets. Cancel-safe.
 ///
 /// # Errors
 /// Those of the socket, and an end in the middle of a packet.
@@ -113,14 +112,14 @@ fn ended<T>(conn: &Conn) -> io::Result<Option<T>> {
 /// A client's command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// As it came.
+    /// As received.
     Whole(Packet),
-    /// Longer than allowed; it was read to its end. The sequence number of the reply.
+    /// A command above the limit, skipped to its end. Sequence number of the reply.
     TooLarge(u8),
 }
 
-/// The next command, of one packet or several; none where the connection ended between commands.
-/// May be dropped and called again, until it has found a message too large.
+/// Reads the next command, of one packet or several; none if the connection ended between commands.
+/// Cancel-safe, except within a message that is too large.
 ///
 /// # Errors
 /// Those of the socket, and an end in the middle of a command.
@@ -148,7 +147,7 @@ pub async fn read_message(conn: &mut Conn, bytes_max: usize) -> io::Result<Optio
     }
 }
 
-/// Reads a message to its end and throws it away, so that the client can read an answer to it.
+/// Skips a message to its end, so that the client can read a reply to it.
 async fn skip(conn: &mut Conn) -> io::Result<u8> {
     let mut skipped = 0;
     while skipped <= SKIPPED_MAX {
@@ -180,7 +179,7 @@ async fn fill(conn: &mut Conn) -> io::Result<()> {
     }
 }
 
-/// An ERR packet of the arbiter's own.
+/// An ERR packet of the arbiter.
 pub fn error(sequence: u8, code: u16, state: &str, message: &str) -> Packet {
     let mut payload = vec![0xff];
     payload.put_u16_le(code);
@@ -190,13 +189,13 @@ pub fn error(sequence: u8, code: u16, state: &str, message: &str) -> Packet {
     Packet::new(sequence, &payload)
 }
 
-/// An OK packet of the arbiter's own (nothing affected), which says this status.
+/// An OK packet of the arbiter with this status and no affected rows.
 pub fn ok(sequence: u8, status: u16) -> Packet {
     let [low, high] = status.to_le_bytes();
     Packet::new(sequence, &[0, 0, 0, low, high, 0, 0])
 }
 
-/// Reads a payload's fields in order; none beyond its end.
+/// Reads the fields of a payload in order; none beyond its end.
 #[derive(Debug, Clone, Copy)]
 pub struct Fields<'a>(pub &'a [u8]);
 
@@ -225,7 +224,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Bytes up to a zero byte, which is taken too.
+    /// Bytes up to a zero byte, which is consumed too.
     pub fn until_zero(&mut self) -> Option<&'a [u8]> {
         let length = self.0.iter().position(|&byte| byte == 0)?;
         let taken = self.bytes(length);

@@ -12,10 +12,10 @@ use super::reply::{End, Follow, Shape};
 use super::types::{Outcome, Statement, Task};
 use crate::conn::Conn;
 use crate::tier::Flight;
-/// From this size on the whole packets of a reply go out before the reply is complete.
+/// Size from which complete packets of a reply are sent before the reply is complete.
 const PART_BYTES: usize = 64 * 1024;
 
-/// Gives the first `length` bytes of the server's to the client.
+/// Passes the first `length` bytes from the server to the client.
 pub async fn pass(
     server: &mut Conn,
     length: usize,
@@ -28,42 +28,43 @@ pub async fn pass(
     written
 }
 
-/// A command on its way to the server, and its reply on the way back.
+/// A command that is sent to a server, with its reply.
 pub struct Passing<'a> {
-    /// Its time at the server.
+    /// Accounting of its time at the server.
     pub flight: Flight,
     /// The command.
     pub task: &'a Task,
-    /// The statement that it is about.
+    /// The prepared statement, if there is one.
     pub statement: Statement,
-    /// Of each step.
+    /// Time-out of each step.
     pub limit: Duration,
-    /// Of the reply's next part.
+    /// Deadline for the next part of the reply.
     pub deadline: Instant,
 }
 
-/// A reply that the server has ended.
+/// A complete reply.
 pub struct Reply {
-    /// How it ended.
+    /// Its end.
     pub end: End,
-    /// None where there is no reply.
+    /// Its state; none for a command without a reply.
     pub follow: Option<Follow>,
-    /// The server's number of the statement that it has prepared, and its first packet.
+    /// The server's number of a statement it prepared, and the first packet of that reply.
     pub prepared: Option<(u32, Vec<u8>)>,
-    /// The bytes of it that the client does not have yet.
+    /// Bytes that the client does not have yet.
     pub bytes: usize,
 }
 
-/// A reply that will not be served.
+/// A reply that is not served to its end.
 pub struct Stopped {
     /// The part of it that the client has.
     pub outcome: Outcome,
-    /// Set where the server still works on it.
+    /// Set if the server still works on it.
     pub unfinished: Option<Follow>,
 }
 
 impl Passing<'_> {
-    /// Passes all but the reply's last bytes on: the server is done before the client has them.
+    /// Passes all but the last bytes of the reply on: the server is free before the client has
+    /// them.
     pub async fn run(
         &mut self,
         server: &mut Conn,
@@ -125,13 +126,13 @@ impl Passing<'_> {
         }
     }
 
-    /// The server will not go on with it.
+    /// Ends the reply, because the server will not continue.
     fn lost(&self, outcome: Outcome) -> Stopped {
         self.flight.bad();
         Stopped { outcome, unfinished: None }
     }
 
-    /// Tells the policy.
+    /// Reports the end to the policy.
     fn observe(&self, end: &End) {
         match (end, self.task) {
             (End::Good, Task::Race | Task::Alone) => {

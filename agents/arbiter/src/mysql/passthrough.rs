@@ -42,20 +42,20 @@ pub struct Passthrough {
     stamp: Option<Stamp>,
     server: Option<Reached>,
     replay: Replay,
-    /// Begins the transaction of the command that comes next.
+    /// Statements that begin the transaction of the next command.
     to_begin: Vec<Entry>,
-    /// True if it may have locks that the server's status does not tell of.
+    /// True if it may have locks that are not in the server's status.
     took_locks: bool,
-    /// True while a transaction is open in which it has written: it cannot go on elsewhere.
+    /// True while a transaction that has written is open: it cannot move.
     wrote_within: bool,
-    /// Servers that cannot have the session's state.
+    /// Servers that cannot take the session's state.
     refusing: Vec<ServerId>,
     spared: AvoidList,
-    /// The session's, as its replies said last.
+    /// Session status of the last reply.
     pub status: u16,
-    /// True if the last command was done.
+    /// True if the last command succeeded.
     pub was_good: bool,
-    /// The first packet of the reply to it, where a statement was prepared.
+    /// First packet of its reply, if it prepared a statement.
     pub said: Vec<u8>,
 }
 
@@ -63,22 +63,22 @@ pub struct Passthrough {
 struct Reached {
     server: ServerId,
     conn: ServerConn,
-    /// Between commands only while the session keeps it.
+    /// The token; between commands only if the session keeps it.
     lease: Option<Lease>,
 }
 
-/// The thing that a command waits for before it is sent.
+/// Condition for sending a command.
 enum Needed {
-    /// A server, since there is none.
+    /// A server, because there is none.
     Server,
-    /// Another one that has a token; where there is none, the one that is there.
+    /// Another server that has a token; if there is none, the present one.
     Another,
-    /// A token of its server.
+    /// A token of the present server.
     Token(Box<Leases>),
 }
 
 impl Reached {
-    /// The session goes on elsewhere.
+    /// Leaves the server for another one.
     fn leave(self, pool: &Arc<ServerPool>) {
         let pool = Arc::clone(pool);
         tokio::spawn(async move { pool.give_back(self.server, self.conn).await });
@@ -86,12 +86,12 @@ impl Reached {
 }
 
 impl Passthrough {
-    /// Takes a token, for as long as it takes to connect to its server.
+    /// Opens a session. Holds a token while it connects.
     pub async fn open(pool: Arc<ServerPool>, start: Beginning) -> Result<Self, NotOpen> {
         Self::open_without(pool, start, Replay::default(), Vec::new()).await
     }
 
-    /// As `open`, at the one server that is written to, in this state.
+    /// As `open`, at the primary, in this state.
     pub async fn open_at_primary(
         pool: Arc<ServerPool>,
         start: Beginning,
@@ -134,7 +134,7 @@ impl Passthrough {
         Ok(solo)
     }
 
-    /// The stamp came too late for the choice of the server; a collision is counted all the same.
+    /// Counts a collision for a stamp that came after the choice of the server.
     pub fn stamped(&mut self, stamp: Stamp) {
         self.stamp = Some(stamp);
         if let Some(reached) = &self.server {
@@ -142,7 +142,8 @@ impl Passthrough {
         }
     }
 
-    /// Waits until the server is gone, or the client has been silent with its token for too long.
+    /// Waits until the server disconnects, or the client has held its token in silence for too
+    /// long.
     pub async fn lose(&mut self) {
         let silence_max = self.pool.tier.config().request_timeout();
         let gives_back = !self.pool.tier.holds_connections();
@@ -159,8 +160,7 @@ impl Passthrough {
         self.server = None;
     }
 
-    /// The session is over: the connection is reset and kept for another client. A token that it has
-    /// returns when its transaction is undone.
+    /// Ends the session: the connection is reset and pooled. Its token returns after the rollback.
     pub async fn close(self) {
         if let Some(Reached { server, conn, lease, .. }) = self.server {
             self.pool.give_back(server, conn).await;
@@ -168,12 +168,12 @@ impl Passthrough {
         }
     }
 
-    /// Its state, for another server.
+    /// The session's state, for another server.
     pub fn replay(&self) -> &Replay {
         &self.replay
     }
 
-    /// True while it cannot be left: a transaction is open, or it may have locks.
+    /// True while it cannot move: a transaction is open, or it may have locks.
     pub fn is_bound(&self) -> bool {
         let has_begun = self.wrote_within || self.replay.is_in_transaction();
         has_begun || !self.to_begin.is_empty() || self.took_locks || self.is_in_transaction()
@@ -185,15 +185,15 @@ impl Passthrough {
         self.server.as_ref().is_some_and(within)
     }
 
-    /// Begins a transaction of another server's with the next command, if there is one.
+    /// Continues a transaction of another server with the next command.
     pub fn take_over(&mut self, transaction: Vec<Entry>) {
         if !transaction.is_empty() {
             self.to_begin = transaction;
         }
     }
 
-    /// Does what another server of the session has done; where it cannot, the next one that it reaches
-    /// is told.
+    /// Repeats a statement of another server of the session; if it fails, the next server that is
+    /// reached gets it.
     pub async fn follow(&mut self, effect: &Effect, asked: Asked<'_>) {
         self.replay.record(effect, asked.packet, asked.shape);
         let limit = self.pool.tier.config().request_timeout();
@@ -323,7 +323,7 @@ impl Passthrough {
         passed.map_or(Outcome::Cut, |()| Outcome::Served)
     }
 
-    /// A command for a statement that this server does not have: the session's is another one's.
+    /// Treats a command for a statement that this server does not have.
     async fn lacks(&mut self, reached: Reached, asked: Asked<'_>, client: &mut Conn) -> Outcome {
         self.server = Some(reached);
         if asked.shape == Shape::Nothing {
@@ -338,7 +338,7 @@ impl Passthrough {
         }
     }
 
-    /// Nobody waits any more for what the server still does, if anything.
+    /// Abandons the work that the server still does, if any.
     fn give_up(&self, reached: Reached, flight: Flight, stopped: Stopped) {
         if let Some(follow) = stopped.unfinished {
             let unwanted = KillQuery {
@@ -361,7 +361,7 @@ impl Passthrough {
         self.has_locks(reached) || self.pool.tier.holds_connections()
     }
 
-    /// The condition that is still missing before a command can be sent; a free token is taken at once.
+    /// Returns the unmet condition of a command; takes a free token at once.
     fn needs(&mut self, shape: Shape, route: &Route) -> Result<Option<Needed>, Outcome> {
         let is_there = |reached: &mut Reached| reached.conn.conn.is_silent();
         if !self.server.as_mut().is_some_and(is_there) {
@@ -429,8 +429,8 @@ impl Passthrough {
         }
     }
 
-    /// Finds a server, and brings it to the session's state; the session leaves the one that it has,
-    /// if that is another.
+    /// Finds a server and brings it to the session's state; leaves the present one if it is
+    /// another.
     async fn reach(&mut self, deadline: Instant) -> Result<(), NotOpen> {
         let mut refusal = None;
         // Not again in this search.
@@ -501,7 +501,7 @@ impl Passthrough {
     }
 }
 
-/// Repeats a session's statements at another server. Broken: also where it was late.
+/// Repeats a session's statements at another server. A time-out counts as broken.
 async fn repeat_all<'a>(
     conn: &mut ServerConn,
     entries: impl IntoIterator<Item = &'a Entry>,

@@ -5,7 +5,7 @@ use super::packet::Packet;
 use super::reply::{is_in_transaction, Shape, AUTOCOMMIT};
 use super::types::{Statement, Task};
 
-/// Bounds of the record; a session with more state gets no further servers.
+/// Maximum entries; a session with more state gets no further servers.
 const ENTRIES_MAX: usize = 1_024;
 const BYTES_MAX: usize = 256 * 1024;
 
@@ -29,14 +29,14 @@ pub struct Replay {
     transaction: Vec<Entry>,
     bytes: usize,
     unrepeatable: bool,
-    /// A reset does not undo it.
+    /// True if a reset does not undo it.
     sticky: bool,
-    /// The current database, where a statement has changed it.
+    /// Current database, if a statement has changed it.
     pub database: Option<Vec<u8>>,
 }
 
 impl Entry {
-    /// Of a statement with this effect.
+    /// Creates the record of a statement with this effect.
     pub fn new(effect: &Effect, packet: &Packet, shape: Shape) -> Self {
         Self {
             packet: packet.clone(),
@@ -56,12 +56,12 @@ impl Replay {
         !self.unrepeatable
     }
 
-    /// No server may join from now on.
+    /// Excludes further servers.
     pub fn forbid(&mut self) {
         self.unrepeatable = true;
     }
 
-    /// The statements for a server, in order: the settings, then the open transaction.
+    /// Statements for a server, in order: the settings, then the open transaction.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.settings.iter().chain(&self.transaction)
     }
@@ -96,27 +96,27 @@ impl Replay {
         }
     }
 
-    /// A good reply said this status. A transaction may also end by what is no end of one by its
-    /// text, as `SET autocommit = 1` is where that was off. Where it is off, a savepoint begins one that
-    /// the status tells of only once a table is read.
+    /// Notes the status of a good reply. A transaction may also end by another statement, for
+    /// example `SET autocommit = 1`. With autocommit off, a savepoint begins one that the status
+    /// shows only after a table was read.
     pub fn heard(&mut self, status: u16) {
         if !is_in_transaction(status) && status & AUTOCOMMIT != 0 {
             self.transaction.clear();
         }
     }
 
-    /// The settings, for another server of the same session; none where they cannot be repeated.
+    /// The settings, for another server of the session; none if they cannot be repeated.
     pub fn settings(&self) -> Option<Self> {
         let settings = Self { transaction: Vec::new(), ..self.clone() };
         (!self.unrepeatable).then_some(settings)
     }
 
-    /// The statements of the open transaction, from its begin on, that are no reads and no writes.
+    /// Statements of the open transaction that are neither reads nor writes, from its begin on.
     pub fn transaction(&self) -> &[Entry] {
         &self.transaction
     }
 
-    /// The open transaction of another server of the session is this one's.
+    /// Takes over the open transaction of another server.
     pub fn take_over(&mut self, transaction: Vec<Entry>) {
         self.transaction = transaction;
     }
@@ -143,7 +143,7 @@ impl Replay {
     }
 }
 
-/// The meaning of a session statement for a server.
+/// Task of a session statement at a server.
 pub fn task(effect: &Effect) -> Task {
     match effect {
         Effect::Use(name) => Task::Session(Some(name.clone())),

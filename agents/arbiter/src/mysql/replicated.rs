@@ -36,9 +36,9 @@ pub struct Replicated {
     key: Key,
     database: Option<Vec<u8>>,
     stamp: Option<Stamp>,
-    /// Servers to hold.
+    /// Number of servers to hold.
     wanted: usize,
-    /// Replicas of a read, with those that are delayed.
+    /// Replicas of a read, including delayed ones.
     replicas: usize,
     leases: Option<Leases>,
     links: Vec<Link>,
@@ -52,14 +52,14 @@ pub struct Replicated {
     refusing: Vec<ServerId>,
     spared: AvoidList,
     refusal: Option<Packet>,
-    /// The session's, as its replies said last.
+    /// Session status of the last reply.
     pub status: u16,
-    /// True if the last command was done.
+    /// True if the last command succeeded.
     pub was_good: bool,
 }
 
 impl Replicated {
-    /// Takes tokens and waits for the first server to be connected.
+    /// Takes tokens and waits until the first server is connected.
     pub async fn open(
         pool: Arc<ServerPool>,
         start: Beginning,
@@ -99,7 +99,7 @@ impl Replicated {
         }
     }
 
-    /// The stamp came too late for the choice of servers; a collision is counted all the same.
+    /// Counts collisions for a stamp that came after the choice of servers.
     pub fn stamped(&mut self, stamp: Stamp) {
         self.stamp = Some(stamp);
         for link in &self.links {
@@ -107,14 +107,14 @@ impl Replicated {
         }
     }
 
-    /// Takes in servers that come and lets go those that die, while the client is silent.
+    /// Adds servers that connect and drops those that die, while the client is silent.
     pub async fn tend(&mut self) -> Infallible {
         loop {
             self.change().await;
         }
     }
 
-    /// Its state, for another server.
+    /// The session's state, for another server.
     pub fn replay(&self) -> &Replay {
         &self.replay
     }
@@ -157,7 +157,7 @@ impl Replicated {
         verdict
     }
 
-    /// Sends a command out and waits for the reply. The second: whether it was a good one.
+    /// Sends a command and waits for the reply; the second result is true for a good one.
     async fn contest(
         &mut self,
         asked: Asked<'_>,
@@ -258,8 +258,7 @@ impl Replicated {
         }
     }
 
-    /// The server that answered last, or one that is connected, or any; one that is out, and only
-    /// probed, after the others.
+    /// The server that answered last, or a connected one, or any; probed ones come last.
     fn favourite(&self) -> Option<LinkId> {
         let link = |id: &LinkId| self.links.iter().find(|link| link.id == *id);
         let winner = self.last_winner.as_ref().and_then(link);
@@ -270,7 +269,7 @@ impl Replicated {
         found.map(|link| link.id)
     }
 
-    /// From now on only one server, and no other ever.
+    /// Keeps one server, and excludes all others for ever.
     fn pin(&mut self) {
         if self.pinned {
             return;
@@ -287,14 +286,14 @@ impl Replicated {
         self.ready.retain(|ready| Some(*ready) == favourite);
     }
 
-    /// When other servers are asked too, where that is not done at once.
+    /// Times for asking other servers, if reads are delayed.
     fn delayed(&self, task: &Task) -> Option<Delayed> {
         let may = *task == Task::Race && self.wanted < self.replicas && self.replay.is_possible();
         let hedge = self.pool.tier.delay(self.replicas).filter(|_| may);
         hedge.map(Delayed::new)
     }
 
-    /// A server for a read that is late, brought to the session's state.
+    /// Adds a server for a late read, brought to the session's state.
     fn one_more(&mut self) -> Option<&Link> {
         let exclude = self.not_again();
         let lease = self.pool.tier.hedge(&exclude)?;
@@ -302,7 +301,7 @@ impl Replicated {
         self.links.iter().find(|link| link.id == id)
     }
 
-    /// Makes up for servers that are gone. False when there is none and none may come.
+    /// Replaces lost servers. False if there is none and none may come.
     async fn top_up(&mut self) -> bool {
         let missing = self.wanted.saturating_sub(self.links.len());
         if self.replay.is_possible() && missing > 0 && self.leases.is_none() {
@@ -328,14 +327,14 @@ impl Replicated {
         Ok(())
     }
 
-    /// Servers that it has, those that it cannot have, and those that were late.
+    /// Servers that it has, cannot have, or that were late.
     fn not_again(&mut self) -> Vec<ServerId> {
         let held = self.links.iter().map(|link| link.server);
         let refusing = held.chain(self.refusing.iter().copied());
         refusing.chain(self.spared.now()).collect()
     }
 
-    /// Waits until one server is connected; asks for others in place of those that fail.
+    /// Waits until one server is connected; replaces those that fail.
     async fn first_ready(&mut self) -> Result<(), Refused> {
         while self.ready.is_empty() {
             if self.links.is_empty() && self.leases.is_none() {
@@ -346,7 +345,7 @@ impl Replicated {
         Ok(())
     }
 
-    /// The next server that comes, or the next news of one.
+    /// Waits for a new server, or for the next event of one.
     async fn change(&mut self) {
         let coming = self.leases.is_some();
         tokio::select! {
@@ -380,13 +379,13 @@ impl Replicated {
         }
     }
 
-    /// This session's state cannot be had at that server: it is not asked again.
+    /// Excludes a server that cannot take this session's state.
     fn shun(&mut self, id: LinkId) {
         let link = self.links.iter().find(|link| link.id == id);
         self.refusing.extend(link.map(|link| link.server));
     }
 
-    /// A token came (none: all have come). The new link's number.
+    /// Adds a link for a lease (none: all have come). Returns its number.
     fn join(&mut self, lease: Option<Lease>) -> Option<LinkId> {
         if self.leases.as_ref().is_some_and(|leases| leases.to_come() == 0) {
             self.leases = None;

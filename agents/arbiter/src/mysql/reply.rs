@@ -3,24 +3,24 @@
 use super::packet::{Fields, PAYLOAD_MAX};
 
 const IN_TRANSACTION: u16 = 0x0001;
-/// Status: each statement is a transaction of its own.
+/// Status flag: each statement is its own transaction.
 pub const AUTOCOMMIT: u16 = 0x0002;
 const MORE_RESULTS: u64 = 0x0008;
 const CURSOR_EXISTS: u64 = 0x0040;
-/// Status: sql_mode has NO_BACKSLASH_ESCAPES.
+/// Status flag: sql_mode has NO_BACKSLASH_ESCAPES.
 pub const NO_BACKSLASH_ESCAPES: u16 = 0x0200;
 const IN_READ_ONLY_TRANSACTION: u16 = 0x2000;
 const ANSI_QUOTES: u16 = 0x8000;
-/// The flags of a status that are the session's; the rest is of one statement.
+/// Status flags of the session; the others are of one statement.
 const LASTING: u16 =
     IN_TRANSACTION | AUTOCOMMIT | NO_BACKSLASH_ESCAPES | IN_READ_ONLY_TRANSACTION | ANSI_QUOTES;
 
-/// The kind of reply that a command has.
+/// Form of a command's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// None at all (COM_STMT_CLOSE, COM_STMT_SEND_LONG_DATA).
+    /// None (COM_STMT_CLOSE, COM_STMT_SEND_LONG_DATA).
     Nothing,
-    /// One packet, whatever it is.
+    /// One packet of any kind.
     Single,
     /// OK, ERR or result sets, one after the other (COM_QUERY, COM_STMT_EXECUTE).
     Results,
@@ -30,18 +30,18 @@ pub enum Shape {
     Prepared,
 }
 
-/// How a reply ended.
+/// The end of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// With what was asked for.
+    /// Success.
     Good,
-    /// With an ERR packet, the last one.
+    /// An ERR packet.
     Error(SqlError),
-    /// Not as the protocol wants it.
+    /// A violation of the protocol.
     Broken,
 }
 
-/// An error that a server has replied with.
+/// An error that a server replied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SqlError {
     /// Its number.
@@ -51,16 +51,16 @@ pub struct SqlError {
 }
 
 impl SqlError {
-    /// True if the error is of the server's making: its disk, memory, tables, threads or network, or
-    /// that it is going down. All else (syntax, access, values, locks, a server that is read-only or a
-    /// time limit of the client's) says nothing of the server.
+    /// True if the error is of the server's making: disk, memory, tables, threads, network or
+    /// shutdown. Others (syntax, access, values, locks, a read-only server, a client's time limit)
+    /// are no observation of the server.
     pub fn is_of_the_server(self) -> bool {
         // Below 1,000 are those of the system below the server.
         self.code < 1_000 || self.state.starts_with(b"08") || SERVER_ERRORS.contains(&self.code)
     }
 }
 
-/// Numbers of errors of the server's making; those of the network and of going down have the state 08.
+/// Errors of the server's making; those of network and shutdown have state 08.
 const SERVER_ERRORS: [u16; 23] = [
     1016, // ER_CANT_OPEN_FILE
     1021, // ER_DISK_FULL
@@ -87,12 +87,12 @@ const SERVER_ERRORS: [u16; 23] = [
     1932, // ER_NO_SUCH_TABLE_IN_ENGINE
 ];
 
-/// Follows one reply.
+/// Follows one reply to its end.
 #[derive(Debug)]
 pub struct Follow {
     state: State,
     continued: bool,
-    /// The server's, as the reply says at its end.
+    /// Status at the end of the reply.
     status: Option<u64>,
 }
 
@@ -100,16 +100,16 @@ pub struct Follow {
 enum State {
     Single,
     Head,
-    /// This many column definitions, then an EOF, then rows.
+    /// Column definitions to come, then an EOF, then rows.
     Columns(u64),
     Rows,
     Prepared,
-    /// This many definitions and EOFs of a prepared statement.
+    /// Definitions and EOFs of a prepared statement to come.
     Definitions(u64),
 }
 
 impl Follow {
-    /// A reply that begins now; none where the command has no reply.
+    /// Starts a reply; none for a command without one.
     pub fn new(shape: Shape) -> Option<Self> {
         let state = match shape {
             Shape::Nothing => return None,
@@ -121,12 +121,12 @@ impl Follow {
         Some(Self { state, continued: false, status: None })
     }
 
-    /// The session's status at the server now; none where the reply does not say.
+    /// Session status at the server; none if the reply has none.
     pub fn status(&self) -> Option<u16> {
         Some(self.status? as u16 & LASTING)
     }
 
-    /// Takes the next packet's payload; how the reply ended if this was the last.
+    /// Takes the next packet's payload; returns the end of the reply if it was the last.
     pub fn packet(&mut self, payload: &[u8]) -> Option<End> {
         let continues = payload.len() == PAYLOAD_MAX;
         if std::mem::replace(&mut self.continued, continues) {
@@ -138,7 +138,7 @@ impl Follow {
         self.step(payload).unwrap_or(Some(End::Broken))
     }
 
-    /// The outer none: not as the protocol wants it.
+    /// Takes a payload; the outer none is a violation of the protocol.
     fn step(&mut self, payload: &[u8]) -> Option<Option<End>> {
         let first = *payload.first()?;
         let is_eof = first == 0xfe && payload.len() < 9;

@@ -19,18 +19,18 @@ use crate::lock;
 use crate::mysql_auth::{self, FAST_PATH_TAKEN, FULL_PATH_WANTED};
 use crate::tier::{Tier, Unreached};
 
-/// Most idle connections per server, of all keys together.
+/// Maximum idle connections per server, of all keys together.
 const IDLE_MAX: usize = 64;
-/// Idle for longer, a connection is closed (servers close it after 8 hours by default).
+/// Idle time after which a connection is closed (servers close it after 8 hours by default).
 const IDLE_AGE_MAX: Duration = Duration::from_secs(600);
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// The version in greetings while no server has been reached yet.
+/// Version in greetings until a server has been reached.
 const VERSION_UNKNOWN: &[u8] = b"5.5.5-10.11.0-MariaDB";
 const UTF8MB4: u8 = 45;
 
-/// Most questions of a server in one login: another method, its key's owner, fast or full.
+/// Maximum requests of a server in one login: another method, its key's owner, fast or full.
 const QUESTIONS_MAX: usize = 6;
-/// caching_sha2_password's full path: asks for the server's RSA key.
+/// caching_sha2_password, full path: request for the server's RSA key.
 const PUBLIC_KEY_PLEASE: u8 = 2;
 
 const COM_INIT_DB: u8 = 0x02;
@@ -55,15 +55,15 @@ pub struct ServerConn {
     key: Key,
     /// The current database.
     pub database: Option<Vec<u8>>,
-    /// A statement that we did not judge may have changed it.
+    /// True if an unjudged statement may have changed it.
     pub database_unknown: bool,
-    /// False where, or once, its state cannot be reset.
+    /// False if its state cannot be reset.
     pub resettable: bool,
-    /// True if the server has said that a transaction is open.
+    /// True if a transaction is open, by the server's status.
     pub in_transaction: bool,
-    /// The server's numbers of the statements that the session knows by others.
+    /// The server's numbers of the session's statements.
     statements: HashMap<u32, u32>,
-    /// The server's number for it.
+    /// The server's number of the connection.
     thread: u32,
 }
 
@@ -72,16 +72,16 @@ struct Idle {
     since: Instant,
 }
 
-/// Why there is no connection.
+/// Reason for having no connection.
 #[derive(Debug)]
 pub enum OpenError {
-    /// The server could not be reached, or broke off.
+    /// The server could not be reached, or disconnected.
     Unreached(Unreached),
-    /// The server said no.
+    /// The server refused.
     Refused(Packet),
 }
 
-/// Not what the protocol wants.
+/// A violation of the protocol.
 const BROKEN: OpenError = OpenError::Unreached(Unreached::Refused);
 
 impl From<Unreached> for OpenError {
@@ -118,18 +118,18 @@ impl ServerPool {
         &self.account
     }
 
-    /// True if a server reads backslashes in texts as they are: then our reading of statements may
-    /// be wrong, and none must be cloned.
+    /// True if a server takes backslashes in texts literally: then the arbiter may misread
+    /// statements, and must not clone any.
     pub fn may_misread(&self) -> bool {
         self.no_backslash_escapes.load(Relaxed)
     }
 
-    /// A number for a client's connection.
+    /// Number of a client's connection.
     pub fn connection_number(&self) -> u32 {
         self.next_connection.fetch_add(1, Relaxed)
     }
 
-    /// How the servers greet; asks one where that is not known.
+    /// Greeting of the servers; asks one if it is not known.
     pub async fn greeting(&self) -> ServerGreeting {
         let known = || lock(&self.greeting).clone();
         if known().is_none() {
@@ -148,7 +148,7 @@ impl ServerPool {
         })
     }
 
-    /// True if the server lets us log in; the connection is kept.
+    /// True if the server accepts a login; the connection is kept.
     pub async fn probe(&self, server: ServerId) -> bool {
         let database = Some(self.account.database.clone()).filter(|name| !name.is_empty());
         match self.connect(server, Key::default(), database.as_ref().map(String::as_bytes)).await {
@@ -160,8 +160,8 @@ impl ServerPool {
         }
     }
 
-    /// A connection of this kind with this database: an idle one, or a new one. What is not the
-    /// server's fault is tried again until `deadline`; another failure makes it dead.
+    /// Takes an idle connection of this kind with this database, or opens one. Failures that are
+    /// not the server's are retried until `deadline`; another one makes it dead.
     pub async fn open(
         &self,
         server: ServerId,
@@ -193,7 +193,7 @@ impl ServerPool {
         self.tier.connect_by(server, deadline, attempt).await?
     }
 
-    /// Resets a connection and keeps it for another client. Needs an idle one.
+    /// Resets a connection and pools it. It must be idle.
     pub async fn give_back(&self, server: ServerId, mut conn: ServerConn) {
         if !conn.resettable || !conn.conn.is_silent() {
             return;
@@ -221,7 +221,7 @@ impl ServerPool {
         Some(self.usable(server).pop()?.conn)
     }
 
-    /// Idle connections, without those that are dead or old.
+    /// Idle connections that are neither dead nor old.
     fn usable(&self, server: ServerId) -> MutexGuard<'_, Vec<Idle>> {
         let mut idle = lock(&self.idle[server]);
         idle.retain_mut(Idle::is_usable);
@@ -277,7 +277,7 @@ impl ServerPool {
         })
     }
 
-    /// Tells the server to end what it does on this connection, on another one; whether it took it.
+    /// Kills the query of this connection, over another one; true if the server accepted.
     pub async fn kill_query(&self, server: ServerId, conn: &mut ServerConn) -> bool {
         let killing = async {
             let mut other = match self.take_any(server) {
@@ -334,7 +334,7 @@ impl ServerPool {
         }
     }
 
-    /// Answers what a server asks before it decides; its decision, or what it asks beyond that.
+    /// Answers a server's requests during a login. Returns its decision, or an unknown request.
     async fn prove(&self, conn: &mut Conn, mut nonce: Vec<u8>) -> Result<Packet, OpenError> {
         let password = self.account.password.as_bytes();
         for _ in 0..QUESTIONS_MAX {
@@ -359,13 +359,14 @@ impl ServerPool {
 }
 
 impl ServerConn {
-    /// A reply was read to its end.
+    /// Notes a reply that was read to its end.
     pub fn heard(&mut self, follow: &Follow) {
         let said = follow.status().map(is_in_transaction);
         self.in_transaction = said.unwrap_or(self.in_transaction);
     }
 
-    /// The command as this server is to get it; none where it does not have the statement.
+    /// The command with the server's statement number; none if the server does not have the
+    /// statement.
     pub fn numbered(&self, packet: &Packet, statement: Statement) -> Option<Packet> {
         match statement {
             Statement::None | Statement::Prepare(_) => Some(packet.clone()),
@@ -375,17 +376,17 @@ impl ServerConn {
         }
     }
 
-    /// The server's number of a statement is this.
+    /// Notes the server's number of a statement.
     pub fn knows(&mut self, id: u32, number: u32) {
         self.statements.insert(id, number);
     }
 
-    /// A statement was closed.
+    /// Notes that a statement was closed.
     pub fn closed(&mut self, id: u32) {
         self.statements.remove(&id);
     }
 
-    /// The server did this; what is known of the connection changes with it.
+    /// Notes the effects of a command that the server executed.
     pub fn note(&mut self, task: &Task) {
         match task {
             Task::Race => {}
@@ -416,7 +417,7 @@ impl ServerConn {
         Ok(())
     }
 
-    /// A command whose reply is OK or ERR.
+    /// Sends a command whose reply is OK or ERR.
     async fn command(&mut self, payload: &[u8]) -> Result<(), OpenError> {
         self.conn.write(Packet::new(0, payload).bytes(), Duration::from_secs(1)).await?;
         let reply = next(&mut self.conn).await?;
@@ -442,8 +443,8 @@ async fn write(conn: &mut Conn, packet: &Packet, limit: Duration) -> Result<(), 
     Ok(conn.write(packet.bytes(), limit).await?)
 }
 
-/// An ERR packet in place of a greeting ("Too many connections") has no SQL state yet, but the
-/// client, whose connection phase is over, expects one.
+/// Adds the SQL state to an ERR packet that replaces a greeting ("Too many connections"), because a
+/// client expects one after its connection phase.
 fn with_state(error: &Packet) -> Packet {
     match error.payload() {
         [0xff, low, high, text @ ..] if text.first() != Some(&b'#') => {

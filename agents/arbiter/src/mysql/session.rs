@@ -24,7 +24,7 @@ use crate::config::ReadsAfterWrite;
 use crate::conn::Conn;
 use crate::tier::Pinned;
 
-/// The servers of a client's reads.
+/// Servers of a client's reads.
 enum Readers {
     /// Not chosen yet.
     NotYet,
@@ -38,28 +38,28 @@ pub struct Session {
     start: Beginning,
     readers: Readers,
     writer: Option<Box<Passthrough>>,
-    /// The transaction that the readers began, on its way to the writer.
+    /// Transaction that the readers began, to be moved to the writer.
     begun: Vec<Entry>,
-    /// Something is left that only the writer has.
+    /// True if only the writer has some of the state.
     stays: bool,
     wrote: bool,
-    /// The last command was the writer's.
+    /// True if the writer served the last command.
     was_writer: bool,
-    /// State that a reset does not undo stays.
+    /// True if a reset does not undo all state.
     is_sticky: bool,
     pinned: Option<Pinned>,
 }
 
-/// The outcome of a command.
+/// Result of a command.
 pub enum Served {
-    /// The client has what is to be had.
+    /// The reply was passed on, as far as there is one.
     Passed(Outcome),
-    /// Its reply.
+    /// A reply to pass on.
     Reply(Verdict),
 }
 
 impl Session {
-    /// Of a client that begins so; its servers are not chosen yet.
+    /// Creates the session; its servers are not chosen yet.
     pub fn new(pool: Arc<ServerPool>, start: Beginning) -> Self {
         Self {
             pool,
@@ -75,12 +75,12 @@ impl Session {
         }
     }
 
-    /// True if the last command was for the server that is written to.
+    /// True if the writer served the last command.
     pub fn was_writer(&self) -> bool {
         self.was_writer
     }
 
-    /// Chooses the servers to read from, where that is not done yet.
+    /// Chooses the servers for reads, if that is not done yet.
     pub async fn open(&mut self, stamp: Option<Stamp>) -> Result<(), NotOpen> {
         match (&mut self.readers, stamp) {
             (Readers::NotYet, _) => {
@@ -99,7 +99,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes in servers that come and lets go those that die, while the client is silent.
+    /// Adds servers that connect and drops those that die, while the client is silent.
     pub async fn tend(&mut self) -> Infallible {
         let writing = async {
             match &mut self.writer {
@@ -124,7 +124,7 @@ impl Session {
         }
     }
 
-    /// As its replies said last; at first what the login says.
+    /// Status of the last reply; at first that of the login.
     pub fn status(&self) -> u16 {
         match (&self.writer, &self.readers) {
             (Some(writer), _) if self.was_writer => writer.status,
@@ -134,7 +134,7 @@ impl Session {
         }
     }
 
-    /// The client is gone: connections are reset and kept for others.
+    /// Ends the session: connections are reset and pooled.
     pub async fn close(self) {
         if let Some(writer) = self.writer {
             writer.close().await;
@@ -202,7 +202,7 @@ impl Session {
         Ok(served)
     }
 
-    /// The first packet of the last reply, where a statement was prepared by what passes straight through.
+    /// First packet of the last reply, if a statement was prepared at a passed-through server.
     pub fn prepared(&mut self) -> Vec<u8> {
         let said = match (&mut self.writer, &mut self.readers) {
             (Some(writer), _) if self.was_writer => &mut writer.said,
@@ -238,7 +238,7 @@ impl Session {
             }
     }
 
-    /// As `serve`, at the server that is written to.
+    /// As `serve`, at the writer.
     async fn write(
         &mut self,
         asked: Asked<'_>,
@@ -277,7 +277,7 @@ impl Session {
         Ok(outcome)
     }
 
-    /// The transaction that the readers have begun is over there, and is to begin at the writer.
+    /// Ends the transaction of the readers; it is to begin at the writer.
     async fn end_readers_transaction(&mut self, deadline: Instant) {
         let (transaction, is_open) = match &self.readers {
             Readers::NotYet => return,
@@ -324,7 +324,7 @@ impl Session {
         Ok(Box::new(writer))
     }
 
-    /// State that only the writer had is undone.
+    /// Resets state that only the writer had.
     async fn reset(&mut self) {
         if let Some(writer) = self.writer.take() {
             writer.close().await;

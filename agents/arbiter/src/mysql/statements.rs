@@ -11,14 +11,14 @@ use super::classify::Does;
 use super::packet::{Fields, Packet, PAYLOAD_MAX};
 use super::types::Route;
 
-/// Most statements of a client: the default of a whole server's.
+/// Maximum statements of a client: the default of a whole server.
 const STATEMENTS_MAX: usize = 16_382;
-/// Stands for the statement that was prepared last (MariaDB).
+/// Number of the statement that was prepared last (MariaDB).
 const LAST: u32 = u32::MAX;
-/// Of COM_STMT_EXECUTE: the command, the number, the flags, a count.
+/// Head of COM_STMT_EXECUTE: command, number, flags, count.
 const EXECUTE_HEAD: usize = 1 + 4 + 1 + 4;
 
-/// Statements that are open.
+/// Open prepared statements of a client.
 #[derive(Debug, Default)]
 pub struct Statements {
     open: HashMap<u32, Prepared>,
@@ -27,19 +27,19 @@ pub struct Statements {
 
 #[derive(Debug)]
 struct Prepared {
-    /// The server of its executions.
+    /// Route of its executions.
     route: Route,
     does: Does,
-    /// Sent in place of an execution: the text of a session statement.
+    /// Packet that replaces an execution: the text of a session statement.
     instead: Option<Packet>,
     parameters: usize,
-    /// Two bytes for each parameter, as the client has said them last.
+    /// Two bytes for each parameter, as the client sent them last.
     types: Vec<u8>,
 }
 
 impl Statements {
-    /// A number for a statement that goes there; none where there are too many. A session statement
-    /// (`BEGIN`, say) is executed as its text, so that it can be repeated at another server.
+    /// Assigns a number to a statement; none if there are too many. A session statement (`BEGIN`,
+    /// say) is executed as text, so that it can be repeated at another server.
     pub fn add(&mut self, route: Route, does: Does, sql: &[u8]) -> Option<u32> {
         if self.open.len() >= STATEMENTS_MAX {
             return None;
@@ -57,7 +57,7 @@ impl Statements {
         Some(self.last)
     }
 
-    /// The first packet of the reply to its preparation.
+    /// Notes the first packet of the reply to its preparation.
     pub fn prepared(&mut self, id: u32, payload: &[u8]) {
         let mut fields = Fields(payload);
         let head = (fields.integer(1), fields.bytes(4 + 2), fields.integer(2));
@@ -69,12 +69,12 @@ impl Statements {
         }
     }
 
-    /// Its number is free.
+    /// Frees its number.
     pub fn close(&mut self, id: u32) {
         self.open.remove(&id);
     }
 
-    /// The statement that a command is about.
+    /// The statement of a command.
     pub fn named(&self, command: &Packet) -> Option<u32> {
         let number = Fields(command.payload().get(1..)?).integer(4)? as u32;
         let id = if number == LAST { self.last } else { number };
@@ -86,7 +86,7 @@ impl Statements {
         self.open.get(&id).map_or(Does::Nothing, |one| one.does)
     }
 
-    /// The server of an execution, and the packet for it unless the client's own will do.
+    /// Route of an execution, and the packet that replaces the client's, if any.
     pub fn execute(&mut self, id: u32, command: &Packet) -> Option<(Route, Option<Packet>)> {
         let prepared = self.open.get_mut(&id)?;
         if prepared.instead.is_some() {
@@ -120,7 +120,7 @@ impl Statements {
         }
     }
 
-    /// The session is as new.
+    /// Forgets all statements.
     pub fn clear(&mut self) {
         self.open.clear();
     }

@@ -12,33 +12,33 @@ use super::packet::Packet;
 use super::reply::Shape;
 use crate::collision_avoidance::Stamp;
 
-/// The servers of a command.
+/// Servers of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
     /// To all; the first reply wins.
     Race,
     /// To the server that answered last.
     One,
-    /// The last write's traces, for the server that did it.
+    /// To the server that executed the last write, for its traces.
     Left,
-    /// To the server that is written to; nothing of it stays in the session.
+    /// To the writer; leaves nothing in the session.
     Write,
-    /// To one server, and all after it too.
+    /// To one server, as everything after it.
     Pin,
     /// As `Pin`, and the session has locks from then on.
     Lock,
-    /// To all; all must do it.
+    /// To all; all must succeed.
     Session(Effect),
 }
 
 impl Route {
-    /// True if the session stays with one server from then on.
+    /// True if it pins the session to one server.
     pub fn pins(&self) -> bool {
         matches!(self, Self::Pin | Self::Lock)
     }
 
-    /// True if the session may have locks from then on that the server's status does not tell of;
-    /// none where that is as before.
+    /// True if the session may have locks from then on that are not in the server's status; none
+    /// for no change.
     pub fn locks(&self) -> Option<bool> {
         match self {
             Self::Lock => Some(true),
@@ -50,98 +50,98 @@ impl Route {
     }
 }
 
-/// A command's part in the life of a prepared statement. The client knows a statement by a number of the
-/// arbiter's; each server has one of its own.
+/// A command's role for a prepared statement. The client knows a statement by a number of the
+/// arbiter's; each server has its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Statement {
     /// Nothing.
     #[default]
     None,
-    /// It is prepared, and is to have this number.
+    /// It is prepared and gets this number.
     Prepare(u32),
-    /// It is executed, or otherwise used.
+    /// It is executed, or used otherwise.
     Use(u32),
     /// It is closed.
     Close(u32),
 }
 
-/// A command of the client's, and what is known of it.
+/// A command of the client, with its classification.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// As it came; with the arbiter's number of the statement.
+    /// As received, with the arbiter's number of the statement.
     pub packet: &'a Packet,
     /// The form of its reply.
     pub shape: Shape,
     /// Its servers.
     pub route: &'a Route,
-    /// The statement that it is about.
+    /// The prepared statement, if there is one.
     pub statement: Statement,
 }
 
-/// The result of a command.
+/// Result of a command.
 pub enum Verdict {
     /// Packets for the client; more in `rest` where it is set.
     Reply {
         /// Complete unless `rest` is set.
         packets: Bytes,
-        /// The pieces that follow.
+        /// The next pieces.
         rest: Option<mpsc::Receiver<Piece>>,
     },
     /// There is no reply to this command.
     Nothing,
     /// No server replied.
     Gone,
-    /// None in time.
+    /// No server replied in time.
     TimedOut,
 }
 
-/// The part of a command's reply that the client has.
+/// Part of a command's reply that the client has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The client has its reply, if there is one.
+    /// The whole reply, if there is one.
     Served,
-    /// The reply was cut, or the client did not take it, or is gone.
+    /// The reply was cut, or the client does not take it or has disconnected.
     Cut,
-    /// No token came in time: it was not sent, and the session is as it was.
+    /// Nothing, because no token came in time: the command was not sent.
     Unsent,
-    /// No server replied; the client got nothing yet.
+    /// Nothing, because no server replied.
     Gone,
-    /// None in time; the client got nothing yet.
+    /// Nothing, because no server replied in time.
     TimedOut,
 }
 
-/// Why a session cannot begin.
+/// Reason for refusing a session.
 pub enum NotOpen {
     /// A server's own refusal.
     Refused(Packet),
     /// The policy's.
     Policy(Refused),
-    /// No token in time.
+    /// No token came in time.
     TimedOut,
     /// The session has more settings than can be repeated at another server.
     TooMuchState,
 }
 
-/// The parts that a session begins with.
+/// Initial state of a session.
 #[derive(Debug, Clone)]
 pub struct Beginning {
     /// Kind of connection.
     pub key: Key,
     /// Current database.
     pub database: Option<Vec<u8>>,
-    /// Of which replica of the tier above it is.
+    /// Stamp of a replica of the tier above.
     pub stamp: Option<Stamp>,
 }
 
-/// A server's task with a command.
+/// Meaning of a command for one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {
-    /// A read that others may answer: skipped when they did.
+    /// A read that is skipped if another server answered it.
     Race,
     /// For this server alone.
     Alone,
-    /// Changes the session. Where another server did it and this one cannot, this one is given up.
-    /// The database that is current from then on, where it is that what changes.
+    /// Changes the session, with the new database if it changes that. A server that fails at it
+    /// where another succeeded is dropped.
     Session(Option<Vec<u8>>),
     /// As `Session`, and cannot be reset.
     Sticky,

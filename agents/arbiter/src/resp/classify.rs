@@ -2,27 +2,26 @@
 
 use super::command::arguments;
 
-/// The handling of a command.
+/// Routing class of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// To r servers; the first good reply wins.
     Read,
-    /// As `Read`; servers that agree may reply differently: the order of a set, the time that is
-    /// left, chance.
+    /// As `Read`; equal servers may reply differently: order of a set, remaining time, chance.
     Loose,
     /// To the primary: changes data, or may.
     Write,
-    /// To the primary, and changes nothing: what only that server can say.
+    /// To the primary, without a change: state of that server only.
     Ask,
-    /// The client gets a connection of its own to the primary.
+    /// Gives the client a dedicated connection to the primary.
     Pin,
-    /// `HELLO` with nothing but a version.
+    /// `HELLO` with a version only.
     Hello,
-    /// `SELECT 0`, where every client is.
+    /// `SELECT 0`, the database of every client.
     Stay,
     /// `CLIENT SETNAME`.
     Name,
-    /// `CLIENT SETINFO`: noted by nobody.
+    /// `CLIENT SETINFO`: ignored.
     Note,
     /// `CLIENT ID`.
     Id,
@@ -32,12 +31,11 @@ pub enum Class {
     Quit,
     /// Refused with an error.
     Refuse,
-    /// A subcommand of `CLIENT` that Redis itself does not have, or not everywhere: answered as by one
-    /// that does not know it.
+    /// A subcommand of `CLIENT` that only some servers have: answered as unknown.
     NoSubcommand,
 }
 
-/// Only read, and the same on every replica that has caught up. Sorted.
+/// Reads with the same result on every replica that has caught up. Sorted.
 #[rustfmt::skip]
 const READS: [&str; 74] = [
     "BITCOUNT", "BITFIELD_RO", "BITPOS", "DUMP", "ECHO", "EXISTS", "EXPIRETIME", "GEODIST",
@@ -52,7 +50,7 @@ const READS: [&str; 74] = [
     "ZREVRANGEBYSCORE", "ZREVRANK", "ZSCORE", "ZUNION",
 ];
 
-/// Of `READS`, those that servers with the same data may reply to differently. Sorted.
+/// Members of `READS` to which servers with equal data may reply differently. Sorted.
 #[rustfmt::skip]
 const LOOSE: [&str; 18] = [
     "DUMP", "HGETALL", "HKEYS", "HRANDFIELD", "HVALS", "KEYS", "PTTL", "RANDOMKEY", "SDIFF",
@@ -60,8 +58,8 @@ const LOOSE: [&str; 18] = [
     "ZRANDMEMBER",
 ];
 
-/// Writes, scripts, and what reaches the clients of all servers. Leaves nothing behind in the
-/// connection and does not block. Sorted.
+/// Writes, scripts, and messages to the clients of all servers. They leave nothing in the
+/// connection and do not block. Sorted.
 #[rustfmt::skip]
 const WRITES: [&str; 93] = [
     "APPEND", "BITFIELD", "BITOP", "COPY", "DECR", "DECRBY", "DEL", "EVAL", "EVALSHA", "EXPIRE",
@@ -78,8 +76,8 @@ const WRITES: [&str; 93] = [
     "ZREMRANGEBYSCORE", "ZUNIONSTORE",
 ];
 
-/// For the primary, and nothing is changed: cursors (they mean something to one server only), scripts
-/// that only read, and what speaks of the server itself. Sorted.
+/// Commands for the primary without a change: cursors, read-only scripts, and state of the server.
+/// Sorted.
 #[rustfmt::skip]
 const OF_PRIMARY: [&str; 17] = [
     "COMMAND", "DBSIZE", "EVALSHA_RO", "EVAL_RO", "FCALL_RO", "HSCAN", "INFO", "LASTSAVE", "MEMORY",
@@ -100,9 +98,8 @@ const ASKS: [(&str, &[&str]); 9] = [
     ("SLOWLOG", &["GET", "HELP", "LEN"]),
 ];
 
-/// Subcommands of `CLIENT` that Redis has had for long. Others are of some servers only, as the
-/// `MAINT_NOTIFICATIONS` that clients of 2026 begin with: they ask all servers for it, and go on
-/// where it is not known.
+/// Subcommands of `CLIENT` that Redis has had for long. Others, such as `MAINT_NOTIFICATIONS`,
+/// exist at some servers only; clients go on if they are unknown.
 #[rustfmt::skip]
 const OF_CLIENT: [&[u8]; 18] = [
     b"CACHING", b"GETNAME", b"GETREDIR", b"HELP", b"ID", b"INFO", b"KILL", b"LIST", b"NO-EVICT",
@@ -110,8 +107,8 @@ const OF_CLIENT: [&[u8]; 18] = [
     b"UNBLOCK", b"UNPAUSE",
 ];
 
-/// Would change, stop or slow the server for everybody, or (`WAIT`) speak of a connection that the
-/// client has not: commands, and where it is only some of their subcommands, which. Sorted.
+/// Commands (or only these subcommands of them) that would change, stop or slow the server for
+/// everybody, or (`WAIT`) concern a connection that the client does not have. Sorted.
 #[rustfmt::skip]
 const REFUSED: [(&str, &[&str]); 24] = [
     ("ACL", &["DELUSER", "LOAD", "SAVE", "SETUSER"]),
@@ -131,10 +128,10 @@ const REFUSED: [(&str, &[&str]); 24] = [
     ("SWAPDB", &[]), ("SYNC", &[]), ("WAIT", &[]), ("WAITAOF", &[]),
 ];
 
-/// Refused of a client without a connection of its own only.
+/// Refused only without a dedicated connection.
 const REFUSED_UNPINNED: [&[u8]; 2] = [b"WAIT", b"WAITAOF"];
 
-/// True if a command of this class is refused whoever sends it.
+/// True if a command of this class is always refused.
 pub fn is_refused_always(command: &[u8], class: Class) -> bool {
     let name = arguments(command).next().unwrap_or_default();
     let is = |word: &&[u8]| name.eq_ignore_ascii_case(word);
@@ -148,7 +145,7 @@ pub fn is_refused_always(command: &[u8], class: Class) -> bool {
 /// Longest name in the tables.
 const NAME_MAX: usize = 24;
 
-/// The handling of a command that [`super::command::Commands`] found.
+/// Classifies a command that [`super::command::Commands`] found.
 pub fn classify(command: &[u8]) -> Class {
     let mut arguments = arguments(command);
     let Some(name) = arguments.next() else {
@@ -186,19 +183,19 @@ pub fn classify(command: &[u8]) -> Class {
     }
 }
 
-/// Every replica gets them too.
+/// True if every replica gets them too.
 fn changes_functions(subcommand: Option<&[u8]>) -> bool {
     subcommand.is_some_and(|word| {
         word.eq_ignore_ascii_case(b"LOAD") || word.eq_ignore_ascii_case(b"DELETE")
     })
 }
 
-/// By `REFUSED`; the name is in capitals.
+/// True if `REFUSED` lists it; the name is in capitals.
 fn refuses(name: &[u8], subcommand: Option<&[u8]>) -> bool {
     is_among(&REFUSED, name, subcommand)
 }
 
-/// By a table of commands, and of their subcommands where it is only some.
+/// True if a table lists the command, or this subcommand of it.
 fn is_among(table: &[(&str, &[&str])], name: &[u8], subcommand: Option<&[u8]>) -> bool {
     let found = table.binary_search_by(|(entry, _)| entry.as_bytes().cmp(name));
     let subcommands = found.map(|place| table[place].1);

@@ -28,15 +28,15 @@ struct Client {
     commands: Commands,
     run: Run,
     manners: Manners,
-    /// The round that covers what it has written; see `read_your_writes`.
+    /// Round that covers its writes; see `read_your_writes`.
     written: u64,
-    /// Scratch: the replicas that may lack that.
+    /// Scratch: replicas that may lack those writes.
     lacking: Vec<ServerId>,
-    /// The arbiter's name for it.
+    /// The arbiter's number of it.
     number: u64,
-    /// For the command in its buffer, which needs a connection of its own.
+    /// A dedicated connection for the command in its buffer.
     entry: Option<Entry>,
-    /// The connection that it had for itself.
+    /// The dedicated connection that it had.
     own: Own,
 }
 
@@ -50,7 +50,7 @@ struct Run {
 
 const NO_RUN: Run = Run { class: Class::Read, bytes: 0, commands: 0 };
 
-/// Serves a client until it goes, breaks the protocol, or the arbiter stops.
+/// Serves a client until it disconnects, violates the protocol, or the arbiter stops.
 pub async fn serve(front: Arc<Front>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
     let mut client = Client {
         number: front.tier.next_client(),
@@ -82,7 +82,7 @@ pub async fn serve(front: Arc<Front>, stream: TcpStream, mut stop: watch::Receiv
 }
 
 impl Client {
-    /// Answers all complete commands in the buffer.
+    /// Serves all complete commands in the buffer.
     async fn answer(&mut self) -> Result<(), End> {
         loop {
             let rest = &self.wire.socket.buffer[self.run.bytes..];
@@ -105,7 +105,7 @@ impl Client {
         }
     }
 
-    /// The command behind the run, `length` bytes long.
+    /// Adds the command behind the run, `length` bytes long, to it, or serves the run first.
     async fn command(&mut self, length: usize) -> Result<(), End> {
         let mut class = classify(&self.wire.socket.buffer[self.run.bytes..self.run.bytes + length]);
         if class == Class::Loose && self.wire.front.tier.comparing.mode() == CompareMode::Off {
@@ -134,7 +134,7 @@ impl Client {
         self.command(command.len()).await
     }
 
-    /// A command that is neither read nor write, at the start of the buffer.
+    /// Serves a command at the start of the buffer that is neither read nor write.
     async fn special(&mut self, class: Class, length: usize) -> Result<(), End> {
         if class == Class::Pin {
             return self.pin(length);
@@ -171,7 +171,7 @@ impl Client {
         Ok(())
     }
 
-    /// While it has a connection of its own.
+    /// Serves it while it has a dedicated connection.
     async fn pinned(&mut self) -> dedicated::After {
         let Some(entry) = self.entry.take() else {
             return dedicated::After::Gone;
@@ -185,7 +185,7 @@ impl Client {
         after
     }
 
-    /// Gives it a connection of its own, if there is a place.
+    /// Gives it a dedicated connection, if there is a place.
     fn pin(&mut self, length: usize) -> Result<(), End> {
         self.entry = self.own.take();
         if self.entry.is_some() {
@@ -211,7 +211,7 @@ impl Client {
         self.wire.socket.buffer.advance(length);
     }
 
-    /// Changes the version of RESP: from then on other links are used.
+    /// Changes the version of RESP, and so the links to use.
     async fn hello(&mut self, length: usize) -> Result<(), End> {
         let command = self.wire.socket.buffer.split_to(length);
         let resp3 = arguments(&command).nth(1) == Some(b"3");
@@ -271,7 +271,7 @@ impl Client {
         self.wire.write_much().await
     }
 
-    /// Counts, and says an error for each command that has no reply.
+    /// Counts commands, and replies with an error for each that has none.
     fn account(&self, class: Class, commands: u32, answered: Result<(), Failure>) {
         let counters = &self.wire.front.tier.counters;
         match answered {
@@ -289,7 +289,7 @@ impl Client {
     }
 }
 
-/// As a Redis says that does not know it.
+/// Error for an unknown subcommand, as Redis writes it.
 fn no_subcommand(word: &[u8]) -> String {
     let plain = |byte: &u8| {
         if byte.is_ascii_graphic() {

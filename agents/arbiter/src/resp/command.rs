@@ -6,21 +6,21 @@ use thiserror::Error;
 
 use crate::kv::{line_end, number, HELD_MAX};
 
-/// Most arguments of a command, as in Redis.
+/// Maximum arguments of a command, as in Redis.
 const ARGUMENTS_MAX: u64 = 1024 * 1024;
-/// Longest inline command, as in Redis, and longest line of a length.
+/// Maximum length of an inline command, as in Redis, and of a length's line.
 const INLINE_MAX: usize = 64 * 1024;
 const LENGTH_MAX: usize = 32;
 
-/// Why a client's bytes are refused; Redis' own words where it has them.
+/// Reason for refusing a client's bytes, in Redis' words where it has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("Protocol error: {0}")]
 pub struct Refused(pub &'static str);
 
-/// Finds the end of one command after the other.
+/// Finds the ends of successive commands.
 #[derive(Debug, Default)]
 pub struct Commands {
-    /// How far the command under way was looked at, from its start.
+    /// Position up to which the present command was looked at.
     at: usize,
     /// Arguments still to come.
     arguments: u64,
@@ -29,17 +29,17 @@ pub struct Commands {
 /// A complete command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// Arguments with their lengths, in so many bytes.
+    /// Arguments with their lengths: total length.
     Lengths(usize),
-    /// A line of words, in so many bytes.
+    /// A line of words: total length.
     Inline(usize),
-    /// No command, in so many bytes.
+    /// An empty command: total length.
     Nothing(usize),
 }
 
 impl Commands {
-    /// The next command, at the start of `bytes`; none yet. Until one is found, `bytes` must begin
-    /// with the same bytes at the next call.
+    /// Finds the next command at the start of `bytes`; none yet. Until one is found, `bytes` must
+    /// keep its beginning.
     pub fn next(&mut self, bytes: &[u8]) -> Result<Option<Found>, Refused> {
         if self.at == 0 {
             match bytes.first() {
@@ -87,7 +87,7 @@ impl Commands {
     }
 }
 
-/// The digits of the length at `at` (after its sign), and where what follows begins.
+/// Digits of the length at `at` (after its sign), and the position behind them.
 fn length_line<'a>(
     bytes: &'a [u8],
     at: usize,
@@ -113,7 +113,7 @@ fn inline(bytes: &[u8]) -> Result<Option<Found>, Refused> {
     Ok(Some(Found::Inline(end + 2)))
 }
 
-/// An inline command as one with lengths.
+/// Converts an inline command to one with lengths.
 pub fn with_lengths(line: &[u8]) -> Vec<u8> {
     let words =
         || line.split(|byte| matches!(byte, b' ' | b'\r' | b'\n')).filter(|word| !word.is_empty());
@@ -126,13 +126,13 @@ pub fn with_lengths(line: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The arguments of a command that [`Commands`] found ([`Found::Lengths`]).
+/// Arguments of a command of kind [`Found::Lengths`].
 pub fn arguments(command: &[u8]) -> Arguments<'_> {
     let start = command.iter().position(|&byte| byte == b'\n');
     Arguments { rest: start.map_or(&[], |start| &command[start + 1..]) }
 }
 
-/// See [`arguments`].
+/// Iterates over a command's arguments.
 #[derive(Debug, Clone)]
 pub struct Arguments<'a> {
     rest: &'a [u8],
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use crate::parsers::piece;
 
-    /// At once and in pieces must agree.
+    /// Parses at once and in pieces, which must agree.
     fn found(bytes: &[u8]) -> Result<Option<Found>, Refused> {
         let whole = Commands::default().next(bytes);
         let mut slow = Commands::default();

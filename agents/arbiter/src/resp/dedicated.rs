@@ -36,21 +36,21 @@ use crate::min_rate::MinRate;
 use crate::stream;
 use crate::tier::{Pinned, PRIMARY};
 
-/// The command that the server gets in place of a refused one.
+/// Command that the server gets in place of a refused one.
 const NO_COMMAND: &[u8] = b"*1\r\n$26\r\nNOT_OFFERED_BY_THE_ARBITER\r\n";
-/// How long a client is heard after its server's last word, as it would be by `linger`.
+/// Time for which a client is heard after its server's last bytes, as by `linger`.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How long a client that is free again keeps its connection.
+/// Time for which a freed client keeps its connection.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// A client's right to a connection of its own, and the connection if it has one already.
+/// A client's right to a dedicated connection, with the connection if it has one.
 pub struct Entry {
     place: Place,
     kept: Option<Kept>,
 }
 
-/// A connection that nothing was left on.
+/// A connection without any state left.
 struct Kept {
     stream: TcpStream,
     manners: Manners,
@@ -64,26 +64,26 @@ impl From<Place> for Entry {
 }
 
 impl Kept {
-    /// Its stream, if the server has not closed it and the client still speaks the same way.
+    /// The stream, if it is open and the client's protocol settings are unchanged.
     fn usable(self, manners: &Manners) -> Option<TcpStream> {
         let is_usable = self.manners == *manners && stream::is_silent(&self.stream);
         is_usable.then_some(self.stream)
     }
 }
 
-/// State that a client keeps for a moment after it is free again.
+/// The connection that a freed client keeps for a moment.
 #[derive(Default)]
 pub struct Own(Arc<Mutex<Keeping>>);
 
 #[derive(Default)]
 struct Keeping {
     entry: Option<Entry>,
-    /// True while a task looks at how old it is.
+    /// True while a task watches its age.
     is_watched: bool,
 }
 
 impl Own {
-    /// Takes it.
+    /// Takes the connection.
     pub fn take(&self) -> Option<Entry> {
         lock(&self.0).entry.take()
     }
@@ -108,7 +108,7 @@ impl Own {
 }
 
 impl Keeping {
-    /// Lets go what is too old; true where there is nothing to watch any more.
+    /// Drops what is too old; true if there is nothing left to watch.
     fn is_over(&mut self) -> bool {
         let is_old = |entry: &mut Entry| {
             let kept = entry.kept.as_ref();
@@ -120,18 +120,18 @@ impl Keeping {
     }
 }
 
-/// The fate of a client that had a connection of its own.
+/// Result of serving a client with a dedicated connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
-    /// It is served as others are.
+    /// It shares connections again.
     Freed,
-    /// It has been told everything, and may still be sending.
+    /// All replies are written, but it may still be sending.
     Linger,
-    /// It is gone, or is to go.
+    /// It disconnected, or must be disconnected.
     Gone,
 }
 
-/// Serves the client while anything holds it. The command that pinned it is in its buffer.
+/// Serves the client while it has state. The command that pinned it is in its buffer.
 pub async fn serve(
     front: &Front,
     client: &mut Socket,
@@ -198,8 +198,8 @@ pub async fn serve(
     After::Freed
 }
 
-/// The way of what the server says to the client, until it closes or the connection has been idle
-/// for too long. A client that takes nothing for as long ends it too.
+/// Passes the server's bytes to the client until the server closes or the connection is idle for
+/// too long, also by a client that takes nothing.
 async fn go_down(
     mut from: ReadHalf<&mut TcpStream>,
     mut to: WriteHalf<&mut TcpStream>,
@@ -226,13 +226,13 @@ async fn go_down(
     }
 }
 
-/// The way of the client's commands to the server.
+/// Passes the client's commands to the server.
 struct Up<'a> {
     from: ReadHalf<&'a mut TcpStream>,
     to: WriteHalf<&'a mut TcpStream>,
     buffer: BytesMut,
     commands: Commands,
-    /// Of `buffer`.
+    /// Memory of `buffer`.
     held: Held,
     pace: MinRate,
     front: &'a Front,
@@ -258,7 +258,7 @@ impl Up<'_> {
         }
     }
 
-    /// Reads on; where much of a command is here already, at a least rate while memory is scarce.
+    /// Reads more; a large incomplete command must arrive at a minimum rate while memory is scarce.
     async fn read_on(&mut self) -> io::Result<usize> {
         if self.buffer.len() <= UNCOUNTED {
             self.pace.begin();
@@ -282,7 +282,7 @@ impl Up<'_> {
         }
     }
 
-    /// Notes a command; whether it is refused.
+    /// Notes a command; true if it is refused.
     fn asks(&self, command: &[u8]) -> bool {
         // The command in its place has a reply as well.
         self.idle.asked(command);
@@ -292,7 +292,7 @@ impl Up<'_> {
         is_refused_always(command, class)
     }
 
-    /// Passes on all complete commands, with one call where none is refused.
+    /// Passes all complete commands on, in one write if none is refused.
     async fn pass_all(&mut self) -> io::Result<()> {
         let mut good = 0;
         loop {
@@ -343,8 +343,8 @@ async fn reach(front: &Front, manners: &Manners) -> io::Result<Conn> {
     }
 }
 
-/// Sends a command of the arbiter's own and takes its reply away; an error there is the server's
-/// business with the client (a password is wanted, say), who hears it again.
+/// Sends a command of the arbiter and discards its reply. The client gets an error (a required
+/// password, say) at its own commands.
 async fn tell(conn: &mut Conn, command: &[u8], limit: Duration) -> io::Result<()> {
     conn.write(command, limit).await?;
     let mut replies = Replies::default();

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::lock;
 
-/// The places.
+/// Counts of dedicated connections, in all and by address.
 #[derive(Debug)]
 pub struct DedicatedQuota {
     most: usize,
@@ -23,18 +23,18 @@ struct Taken {
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// Why there is no place; named by the setting that says so.
+/// The exhausted limit, by its setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Full {
-    /// For nobody.
+    /// The limit of all clients.
     #[error("pinned_max clients have a connection of their own")]
     ForAll,
-    /// For this address.
+    /// The limit of this address.
     #[error("pinned_per_address_max clients of this address have a connection of their own")]
     ForAddress,
 }
 
-/// A place, given back when dropped.
+/// A place, returned when dropped.
 #[derive(Debug)]
 pub struct Place {
     quota: Arc<DedicatedQuota>,
@@ -42,13 +42,12 @@ pub struct Place {
 }
 
 impl DedicatedQuota {
-    /// `most` places, of which the clients of one address may have `most_of_address`.
+    /// Creates `most` places, of which one address may have `most_of_address`.
     pub fn new(most: usize, most_of_address: usize) -> Arc<Self> {
         Arc::new(Self { most, most_of_address, taken: Mutex::default() })
     }
 
-    /// A place for a client of this address; without one (its connection is lost) only the total
-    /// bounds it.
+    /// Takes a place for a client of this address; if that is unknown, only the total counts.
     pub fn take(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Place, Full> {
         // IPv4 that comes in by an IPv6 socket has its addresses written as IPv6.
         let address = address.map(|address| address.to_canonical());

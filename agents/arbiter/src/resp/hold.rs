@@ -7,10 +7,10 @@
 use super::classify::{classify, Class};
 use super::command::arguments;
 
-/// Bytes of a reply's start that say what became of its command.
+/// Bytes at the start of a reply that show its command's success.
 pub const START: usize = 16;
 
-/// Commands that wait or only say something, and leave nothing behind.
+/// Commands that wait or only inform, and leave no state.
 const BLOCKING: [&str; 11] = [
     "BLMOVE",
     "BLMPOP",
@@ -28,12 +28,12 @@ const BLOCKING: [&str; 11] = [
 /// Subcommands of `CLIENT` that only ask.
 const ASKS_OF_CLIENT: [&[u8]; 5] = [b"GETREDIR", b"HELP", b"INFO", b"TRACKINGINFO", b"UNBLOCK"];
 
-/// Commands that the client's own connection needs first.
+/// Protocol settings that a client's dedicated connection needs first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Manners {
-    /// It speaks RESP3.
+    /// True for RESP3.
     pub resp3: bool,
-    /// Its name.
+    /// The client's name.
     pub name: Option<Vec<u8>>,
 }
 
@@ -51,14 +51,14 @@ impl Manners {
     }
 }
 
-/// State that a command leaves behind once it is done.
+/// State that a command leaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing.
     Nothing,
     /// `MULTI`.
     Begin,
-    /// `EXEC`: also where the transaction was aborted.
+    /// `EXEC`, also of an aborted transaction.
     Exec,
     /// `DISCARD`.
     Discard,
@@ -66,21 +66,21 @@ pub enum Effect {
     Watch,
     /// `UNWATCH`.
     Unwatch,
-    /// `SELECT`; true for the database that everybody uses.
+    /// `SELECT`; true for the shared database.
     Select(bool),
     /// `RESET`.
     Reset,
-    /// `HELLO` without a login: the version, and the name if it is said.
+    /// `HELLO` without a login: version, and name if given.
     Hello(bool, Option<Vec<u8>>),
     /// `CLIENT SETNAME`.
     Name(Vec<u8>),
-    /// Something that stays: a login, tracking, a subscription.
+    /// Permanent state: a login, tracking, a subscription.
     Lasting,
     /// Not known here.
     Unknown,
 }
 
-/// The effect of a complete command.
+/// Effect of a complete command.
 pub fn effect(command: &[u8]) -> Effect {
     let mut words = arguments(command);
     let name = words.next().unwrap_or_default();
@@ -128,24 +128,24 @@ fn hello<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Effect {
     Effect::Hello(resp3, name)
 }
 
-/// The state of a connection of a client's own.
+/// State of a dedicated connection.
 #[derive(Debug, Default)]
 pub struct Hold {
     in_transaction: bool,
     watches: bool,
     is_elsewhere: bool,
     for_good: bool,
-    /// How the client is to be spoken to afterwards.
+    /// Protocol settings for later connections.
     pub manners: Manners,
 }
 
 impl Hold {
-    /// Of a client that begins so.
+    /// Starts with these settings.
     pub fn new(manners: Manners) -> Self {
         Self { manners, ..Self::default() }
     }
 
-    /// True if something is left that only this connection has.
+    /// True if only this connection has some of the state.
     pub fn is_held(&self) -> bool {
         self.in_transaction || self.watches || self.is_elsewhere || self.for_good
     }
@@ -155,7 +155,7 @@ impl Hold {
         self.in_transaction
     }
 
-    /// A command has its reply, which begins so.
+    /// Notes the start of the reply to a command.
     pub fn replied(&mut self, effect: Effect, start: &[u8]) {
         let is_error = start.starts_with(b"-");
         match effect {

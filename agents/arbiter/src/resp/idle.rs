@@ -19,32 +19,33 @@ use super::reply::Replies;
 use crate::kv::{Dialect, Kind};
 use crate::lock;
 
-/// Most commands under way whose replies are followed; a client that sends more at once stays pinned.
+/// Maximum commands under way whose replies are followed; a client that sends more at once stays
+/// pinned.
 const DUE_MAX: usize = 16 * 1024;
 
-/// The state by which a connection is idle or not; both directions share it.
+/// Idle state of a connection, shared by both directions.
 pub struct Idle {
     limit: Duration,
     state: Mutex<State>,
-    /// Told when the client needs the connection no more.
+    /// Notified when the client no longer needs the connection.
     freed: Notify,
 }
 
 struct State {
-    /// When one of the two sides last said something.
+    /// Time of the last bytes in either direction.
     heard: Instant,
-    /// Commands without a reply: what each leaves behind.
+    /// Effects of the commands without a reply.
     due: VecDeque<Effect>,
     hold: Hold,
-    /// The reply under way begins so.
+    /// Start of the present reply.
     start: Vec<u8>,
-    /// Replies are not counted: there is not one for each command.
+    /// True if there is not one reply for each command.
     is_uncounted: bool,
     replies: Replies,
 }
 
 impl Idle {
-    /// Over after `limit`.
+    /// Ends after `limit`.
     pub fn new(limit: Duration, manners: Manners) -> Self {
         let state = State {
             heard: Instant::now(),
@@ -57,17 +58,17 @@ impl Idle {
         Self { limit, state: Mutex::new(state), freed: Notify::new() }
     }
 
-    /// How long it may last.
+    /// The idle limit.
     pub fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// The client has said something.
+    /// Notes bytes of the client.
     pub fn heard(&self) {
         lock(&self.state).heard = Instant::now();
     }
 
-    /// A command goes to the server.
+    /// Notes a command for the server.
     pub fn asked(&self, command: &[u8]) {
         let mut words = arguments(command);
         let name = words.next().unwrap_or_default();
@@ -83,8 +84,8 @@ impl Idle {
         }
     }
 
-    /// Follows what the server has said, as far as it is complete, and takes that out of `said`; how
-    /// many commands have their replies with it.
+    /// Follows the server's complete replies and removes them from `said`. Returns the number of
+    /// commands answered.
     pub fn told(&self, said: &mut BytesMut) -> u64 {
         let mut state = lock(&self.state);
         let state = &mut *state;
@@ -118,8 +119,8 @@ impl Idle {
         replies
     }
 
-    /// Ready when the client needs the connection no more: it has all its replies, and nothing of it is
-    /// left there.
+    /// Waits until the client no longer needs the connection: it has all replies, and no state
+    /// remains.
     pub async fn freed(&self) {
         loop {
             self.freed.notified().await;
@@ -129,21 +130,21 @@ impl Idle {
         }
     }
 
-    /// How the client is to be spoken to from now on.
+    /// Protocol settings for later connections.
     pub fn into_manners(self) -> Manners {
         let state = self.state.into_inner();
         let state = state.unwrap_or_else(std::sync::PoisonError::into_inner);
         state.hold.manners
     }
 
-    /// Ready when the connection has been idle for the limit.
+    /// Waits until the connection has been idle for the limit.
     pub async fn over(&self) {
         while let Some(left) = self.left() {
             sleep(left).await;
         }
     }
 
-    /// How long until that may be; none when it is.
+    /// Remaining time; none if it is over.
     fn left(&self) -> Option<Duration> {
         let state = lock(&self.state);
         if !state.due.is_empty() || state.hold.is_in_transaction() || state.is_uncounted {
@@ -160,7 +161,7 @@ impl State {
     }
 }
 
-/// `SUBSCRIBE`, `PUNSUBSCRIBE` and their like: a reply for each channel, or pushes.
+/// True for `SUBSCRIBE`, `PUNSUBSCRIBE` and similar: a reply for each channel, or pushes.
 fn subscribes(name: &[u8]) -> bool {
     const END: &[u8] = b"SUBSCRIBE";
     let start = name.len().checked_sub(END.len());
@@ -172,7 +173,7 @@ mod tests {
     use super::super::command::with_lengths;
     use super::*;
 
-    /// Of which everything is long over.
+    /// Idle state after complete replies.
     fn idle(commands: &[&str], said: &str) -> Idle {
         let idle = Idle::new(Duration::ZERO, Manners::default());
         for command in commands {

@@ -44,19 +44,19 @@ use crate::counters::Counters;
 use crate::kv::{self, Dialect};
 use crate::tier::Tier;
 
-/// The state that all clients of a thread share.
+/// State that the clients of a thread share.
 pub type Front = kv::front::Front<reply::Replies>;
 
 /// The state that the clients of all threads share.
 pub struct State {
-    /// Places for clients with a connection of their own.
+    /// Places for dedicated connections.
     dedicated: Arc<DedicatedQuota>,
-    /// The writes that replicas have, if clients are to read their own.
+    /// Writes that replicas have, if clients read their own writes.
     rounds: Option<Arc<Rounds>>,
 }
 
 impl State {
-    /// As the configuration says.
+    /// Creates the state by the configuration.
     pub fn new(config: &Config) -> Arc<Self> {
         let follows = config.redis.is_some_and(|redis| redis.read_your_writes);
         let (most, of_address) = (config.pinned_max, config.pinned_per_address_max());
@@ -66,7 +66,7 @@ impl State {
         })
     }
 
-    /// Keeps up for ever what replicas have, where that is wanted.
+    /// Follows the replicas' state for ever, if that is configured.
     pub fn watch(&self, tier: &Arc<Tier>) {
         if let Some(rounds) = &self.rounds {
             read_your_writes::watch_all(tier, rounds);
@@ -74,8 +74,8 @@ impl State {
     }
 }
 
-/// Counts commands by what they do to data; those that only concern the connection, and those that
-/// are not known, are neither reads nor writes. A pinned client's reads are the primary's.
+/// Counts commands by their effect on data; those about the connection, and unknown ones, are
+/// neither reads nor writes. A pinned client's reads are the primary's.
 fn count(counters: &Counters, class: Class, commands: u64, is_pinned: bool) {
     match class {
         Class::Read | Class::Loose | Class::Ask => {
@@ -89,7 +89,7 @@ fn count(counters: &Counters, class: Class, commands: u64, is_pinned: bool) {
     }
 }
 
-/// Asks on a connection of its own what the server says of its replication.
+/// Asks a server for its replication state over a new connection.
 async fn info(conn: &mut Conn, limit: Duration) -> io::Result<String> {
     conn.write(b"INFO replication\r\n", limit).await?;
     let (mut replies, mut scanned) = (reply::Replies::default(), 0);
@@ -108,8 +108,8 @@ async fn info(conn: &mut Conn, limit: Duration) -> io::Result<String> {
     }
 }
 
-/// True if the server takes connections and commands. One that wants a password is there; one that
-/// loads its data, or has lost its primary and serves no stale data, is not.
+/// True if the server accepts connections and commands. One that requires a password is alive; one
+/// that loads its data, or has lost its primary and serves no stale data, is not.
 pub async fn probe(front: &Front, server: ServerId) -> bool {
     let config = front.tier.config();
     let asked = async {

@@ -23,21 +23,22 @@ use crate::conn::Conn;
 use crate::lock;
 use crate::tier::{Tier, PRIMARY};
 
-/// Between two rounds, and two questions to a replica that lags; later up to the second.
+/// Time between two rounds, and between two questions to a lagging replica; the latter grows up to
+/// the next constant.
 const PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-/// Rounds of which the offsets are remembered; of more, every other one.
+/// Maximum rounds with remembered offsets; beyond it every second one is dropped.
 const ROUNDS_MAX: usize = 1_024;
 
-/// The offset that the primary was asked for, and the servers that have it.
+/// Rounds of asking the primary for its offset, and the servers that have reached them.
 pub struct Rounds {
-    /// The last that has begun; the first is 1.
+    /// The last round that began; the first is 1.
     begun: AtomicU64,
-    /// The last that each server is known to have.
+    /// The last round that each server has reached.
     has: Vec<AtomicU64>,
     wanted: Notify,
     offsets: Mutex<VecDeque<Offset>>,
-    /// The last of which the offset is known.
+    /// The last round with a known offset.
     known: watch::Sender<u64>,
 }
 
@@ -48,7 +49,7 @@ struct Offset {
 }
 
 impl Rounds {
-    /// None has begun.
+    /// Starts without a round.
     pub fn new(servers: usize) -> Self {
         Self {
             begun: AtomicU64::new(0),
@@ -59,14 +60,14 @@ impl Rounds {
         }
     }
 
-    /// The round that covers what was answered before this call.
+    /// The round that covers everything answered before this call.
     pub fn next(&self) -> u64 {
         let next = self.begun.load(SeqCst) + 1;
         self.wanted.notify_one();
         next
     }
 
-    /// Puts the replicas that may lack what the round covers into `lacking`.
+    /// Fills `lacking` with the replicas that may lack the round.
     pub fn lacking(&self, round: u64, lacking: &mut Vec<ServerId>) {
         lacking.clear();
         let replicas = self.has.iter().enumerate().skip(PRIMARY + 1);
@@ -97,7 +98,7 @@ impl Rounds {
     }
 }
 
-/// Asks the primary and the replicas while clients write, for ever.
+/// Asks primary and replicas while clients write, for ever.
 pub fn watch_all(tier: &Arc<Tier>, rounds: &Arc<Rounds>) {
     tokio::spawn(begin_rounds(Arc::clone(tier), Arc::clone(rounds)));
     for server in PRIMARY + 1..tier.servers().len() {
@@ -124,7 +125,7 @@ async fn begin_rounds(tier: Arc<Tier>, rounds: Arc<Rounds>) {
     }
 }
 
-/// Keeps up what is known of a replica.
+/// Follows one replica's state.
 async fn follow(tier: Arc<Tier>, rounds: Arc<Rounds>, server: ServerId) {
     let (has, mut known) = (&rounds.has[server], rounds.known.subscribe());
     let mut asked = Asked::new(server);
@@ -157,7 +158,7 @@ async fn follow(tier: Arc<Tier>, rounds: Arc<Rounds>, server: ServerId) {
     }
 }
 
-/// The state of a server's replication, as it says.
+/// A server's replication state, as it reports it.
 struct Told {
     is_primary: bool,
     history: String,
@@ -165,7 +166,7 @@ struct Told {
 }
 
 impl Told {
-    /// None where it is a replica that has lost its primary.
+    /// Parses it; none for a replica that has lost its primary.
     fn read(info: &str) -> Option<Self> {
         let value = |key: &str| {
             let mut lines = info.lines();
@@ -187,7 +188,7 @@ impl Told {
     }
 }
 
-/// A server and a connection on which it is asked.
+/// A server with the connection on which it is asked.
 struct Asked {
     server: ServerId,
     conn: Option<Conn>,
@@ -198,8 +199,8 @@ impl Asked {
         Self { server, conn: None }
     }
 
-    /// None where it does not say, or the connection had to be made anew: then what was known of it
-    /// is void.
+    /// Asks; none if it does not answer, or if the connection was renewed, which voids earlier
+    /// answers.
     async fn ask(&mut self, tier: &Arc<Tier>) -> Option<Told> {
         let limit = tier.config().connect_timeout();
         let mut conn = match self.conn.take() {
@@ -211,7 +212,7 @@ impl Asked {
         Told::read(&told)
     }
 
-    /// Ready when the server's connection breaks.
+    /// Waits until the server's connection breaks.
     async fn lost(&mut self) {
         let Some(conn) = &mut self.conn else {
             return std::future::pending().await;

@@ -3,26 +3,26 @@
 
 use crate::kv::{line_end, number, take_ended, Broken, Dialect, Followed, Kind};
 
-/// Longest line: a simple string, an error, a number, a length.
+/// Maximum line: a simple string, an error, a number, a length.
 pub const LINE_MAX: usize = 64 * 1024;
-/// Largest string that Redis itself allows.
+/// Maximum string that Redis allows.
 const BULK_MAX: u64 = 512 * 1024 * 1024;
-/// Most elements of one aggregate, and of a reply with all that is nested in it.
+/// Maximum elements of one aggregate, and of a reply with everything nested in it.
 const ELEMENTS_MAX: u64 = 1 << 32;
 
-/// First words of the errors of the server's making: another replica may do better. Others begin
-/// alike and are the command's (`BUSYGROUP`, `BUSYKEY`).
+/// First words of errors of the server's making, where another replica may do better. Similar ones
+/// are the command's (`BUSYGROUP`, `BUSYKEY`).
 const SERVER_ERRORS: [&[u8]; 7] =
     [b"LOADING", b"MASTERDOWN", b"BUSY", b"CLUSTERDOWN", b"TRYAGAIN", b"OOM", b"MISCONF"];
 
-/// Follows replies, one after the other.
+/// Follows a stream of replies.
 #[derive(Debug, Default)]
 pub struct Replies {
     /// Elements still to come in this reply; 0 between replies.
     elements: u64,
-    /// Bytes of a string still to come, its line end included.
+    /// Bytes of a string still to come, with its line end.
     string: u64,
-    /// The reply under way is a push.
+    /// True if the present reply is a push.
     is_push: bool,
     is_server_error: bool,
 }
@@ -75,7 +75,7 @@ impl Replies {
         kind
     }
 
-    /// One line: a scalar, or the head of a string or an aggregate.
+    /// Follows one line: a scalar, or the head of a string or an aggregate.
     fn line(&mut self, line: &[u8]) -> Result<(), Broken> {
         let is_first = self.elements == 0;
         if is_first {
@@ -121,7 +121,7 @@ impl Replies {
     }
 }
 
-/// A length; none for the null of RESP2.
+/// Parses a length; none for the null of RESP2.
 fn length(digits: &[u8], most: u64) -> Result<Option<u64>, Broken> {
     if digits == b"-1" {
         return Ok(None);

@@ -9,18 +9,18 @@ use policy::{Observation, ServerId};
 use super::Tier;
 use crate::meter::micros;
 
-/// A replica under way; tells the policy and the counters how it ended.
+/// A replica under way; reports its end to policy and counters.
 pub struct Flight {
     pub(super) tier: Arc<Tier>,
     pub(super) server: ServerId,
     pub(super) sent: Instant,
-    /// The meter's reading at its arrival.
+    /// Reading of the meter at its arrival.
     pub(super) entered: f64,
     pub(super) failed: AtomicBool,
 }
 
 impl Flight {
-    /// A complete, good reply came. Returns the latency.
+    /// Ends with a complete good reply. Returns the latency.
     pub fn good(&self) -> Duration {
         let now = Instant::now();
         let latency = now - self.sent;
@@ -33,7 +33,7 @@ impl Flight {
         latency
     }
 
-    /// No reply, a broken one, or an error of the server's making.
+    /// Ends with no reply, a broken one, or a server's error.
     pub fn bad(&self) -> Duration {
         self.tier.server_counters[self.server].errors.inc();
         self.failed.store(true, Relaxed);
@@ -44,22 +44,22 @@ impl Flight {
         spent
     }
 
-    /// An error of the request's making: says nothing of the server.
+    /// Ends with a request's error, which is no observation of the server.
     pub fn neutral(&self) -> Duration {
         self.sent.elapsed()
     }
 
-    /// Since it was sent.
+    /// Time since it was sent.
     pub fn age(&self) -> Duration {
         self.sent.elapsed()
     }
 
-    /// The reply goes to the client.
+    /// Counts its reply as the client's.
     pub fn won(&self) {
         self.tier.server_counters[self.server].wins.inc();
     }
 
-    /// The reply came too late, after `latency`.
+    /// Counts its reply as too late, after `latency`.
     pub fn wasted(&self, latency: Duration) {
         self.tier.counters.replicas_wasted.inc();
         self.tier.counters.wasted_us.add(micros(latency));

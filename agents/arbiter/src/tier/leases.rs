@@ -10,15 +10,15 @@ use tokio::sync::mpsc;
 use super::Tier;
 use crate::meter::micros;
 
-/// The right to use a server, given back when dropped.
+/// A server's token, returned when dropped.
 pub struct Lease {
     pub(super) tier: Arc<Tier>,
     /// The server.
     pub server: ServerId,
     pub(super) since: Instant,
-    /// True if it is a probe of a server that is out, beside others.
+    /// True for an additional probe of an ejected server.
     pub probes: bool,
-    /// One that came with it.
+    /// A probe that was granted with it.
     pub(super) probe: Option<Box<Lease>>,
 }
 
@@ -32,42 +32,41 @@ impl Drop for Lease {
     }
 }
 
-/// The servers that one request gets, now and later. Dropping it cancels what it waits for.
+/// The servers of one request, granted now and later. Dropping it cancels what it waits for.
 pub struct Leases {
     pub(super) tier: Arc<Tier>,
     pub(super) request: RequestId,
     pub(super) ready: SmallVec<[Lease; 4]>,
-    /// The channel of grants that come later.
+    /// Channel of later grants.
     pub(super) receiver: Option<mpsc::UnboundedReceiver<Lease>>,
     pub(super) waiting: usize,
-    /// Set while not even the first server is there.
+    /// Set while the first server is awaited.
     pub(super) waits_since: Option<Instant>,
     pub(super) delayed: Option<Hedge>,
 }
 
 impl Leases {
-    /// The replicas that may follow where the request is not answered in time.
+    /// Replicas that may follow if the request is late.
     pub fn delayed(&self) -> Option<Hedge> {
         self.delayed
     }
 
-    /// One more server than was asked for at first, none of `used`, if one is free now and the
-    /// guardrails have room for it.
+    /// One more server, none of `used`, if one is free and the guardrails allow it.
     pub fn one_more(&self, used: &[ServerId]) -> Option<Lease> {
         self.tier.one_more(self.request, used)
     }
 
-    /// How many are still to come.
+    /// Number of leases to come.
     pub fn to_come(&self) -> usize {
         self.ready.len() + self.waiting
     }
 
-    /// The next server of those that were free when they were asked for.
+    /// The next of the servers that were granted at once.
     pub fn at_once(&mut self) -> Option<Lease> {
         (!self.ready.is_empty()).then(|| self.ready.remove(0))
     }
 
-    /// The next server; none when all have come. May be dropped and called again.
+    /// Waits for the next server; none after the last. Cancel-safe.
     pub async fn next(&mut self) -> Option<Lease> {
         if let Some(lease) = self.at_once() {
             return Some(lease);

@@ -9,41 +9,41 @@ use wire::guardrails;
 use super::{Choices, Tier};
 
 impl Tier {
-    /// Replicas of each read, now.
+    /// Replicas of each read.
     pub fn replicas(&self) -> usize {
         self.replicas.load(Relaxed)
     }
 
-    /// Replicas of each read from now on.
+    /// Sets the replicas of later reads.
     pub fn set_replicas(&self, replicas: usize) {
         self.replicas.store(replicas, Relaxed);
     }
 
-    /// Policy and tokens per server, now.
+    /// Policy and tokens per server.
     pub fn policy(&self) -> (Policy, usize) {
         let choices = self.choices();
         let policy = choices.selector.policy();
         (policy, choices.selector.tokens_per_server())
     }
 
-    /// Servers looked at beyond the r that are needed, now.
+    /// Servers looked at beyond the r that are needed.
     pub fn look_ahead(&self) -> usize {
         self.choices().selector.look_ahead()
     }
 
-    /// Servers looked at beyond the r that are needed, from now on.
+    /// Sets the servers looked at beyond the r that are needed.
     pub fn set_look_ahead(self: &Arc<Self>, servers: usize) {
         self.decide(|Choices { selector, .. }, now, _| selector.set_look_ahead(now, servers));
     }
 
-    /// True if a session keeps its servers' tokens until its connection ends. Where a tier has a
-    /// primary none does: who waits for that one's token could hold the token that another waits for.
+    /// True if a session keeps its tokens until its connection ends. In a tier with a primary none
+    /// does, because two sessions could wait for each other's tokens.
     pub fn holds_connections(&self) -> bool {
         let has_primary = self.config.mysql.as_ref().is_some_and(|mysql| mysql.primary.is_some());
         !has_primary && self.choices().selector.policy().holds_connections()
     }
 
-    /// Policy and tokens per server from now on.
+    /// Sets policy and tokens per server.
     pub fn set_policy(self: &Arc<Self>, policy: Policy, tokens: Option<usize>) {
         self.decide(|Choices { selector, .. }, now, grants| {
             if let Some(tokens) = tokens {
@@ -53,13 +53,13 @@ impl Tier {
         });
     }
 
-    /// The guardrails now, and what they did so far.
+    /// The guardrails, and their effects so far.
     pub fn guardrails(&self) -> (Guardrails, policy::Guarded) {
         let choices = self.choices();
         (choices.guardrails, choices.selector.guarded())
     }
 
-    /// The guardrails from now on.
+    /// Sets the guardrails.
     pub fn set_guardrails(self: &Arc<Self>, wanted: Guardrails) {
         self.choices().guardrails = wanted;
         let rules = guardrails::rules(&wanted);

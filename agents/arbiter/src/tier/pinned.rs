@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use super::Tier;
 
-/// Such a client, for as long as it lives.
+/// A pinned client, counted while it lives.
 pub struct Pinned(Arc<Tier>);
 
 impl Pinned {
-    /// One more.
+    /// Counts one more.
     pub fn new(tier: &Arc<Tier>) -> Self {
         tier.counters.pinned_clients.inc();
         tier.counters.pins.inc();
         Self(Arc::clone(tier))
     }
 
-    /// It has asked something.
+    /// Counts a request of it.
     pub fn asks(&self) {
         self.0.counters.pinned_commands.inc();
     }

@@ -17,30 +17,30 @@ use tokio::time::{sleep, timeout, Instant};
 use super::{Choices, Tier};
 use crate::stream;
 
-/// A server that is to be probed until it answers.
+/// A server to be probed until it answers.
 #[derive(Debug, Clone, Copy)]
 pub struct Down {
     /// The server.
     pub server: ServerId,
-    /// The first probe goes at once: somebody says that it is back.
+    /// True if the first probe is due at once, because the server is said to be back.
     pub at_once: bool,
 }
 
-/// Why a connection cannot be had.
+/// Reason for having no connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unreached {
-    /// The server does not take it.
+    /// The server refused it.
     Refused,
-    /// The server does not take it in time.
+    /// The server did not accept it in time.
     Late,
-    /// This machine has no descriptor, port or memory left for it.
+    /// This machine lacks a descriptor, port or memory.
     Local,
 }
 
-/// After this long without a descriptor, connecting is tried again.
+/// Pause before connecting again after a lack of descriptors.
 const LOCAL_PAUSE: Duration = Duration::from_millis(20);
 
-/// True if this machine, and not its peer, is why a socket cannot be had.
+/// True if this machine, not its peer, is the reason for an error.
 fn is_local(error: &io::Error) -> bool {
     use nix::errno::Errno;
     const LOCAL: [Errno; 7] = [
@@ -57,7 +57,7 @@ fn is_local(error: &io::Error) -> bool {
 }
 
 impl Tier {
-    /// A connection to the server failed: it is skipped until a probe succeeds.
+    /// Skips a server after a failed connection until a probe succeeds.
     pub fn server_failed(self: &Arc<Self>, server: ServerId) {
         self.server_counters[server].errors.inc();
         let mut was_alive = false;
@@ -70,7 +70,7 @@ impl Tier {
         }
     }
 
-    /// A new connection to the server, until `deadline`. A server that does not take it is dead.
+    /// Opens a connection until `deadline`. A server that refuses it is dead.
     pub async fn connect(
         self: &Arc<Self>,
         server: ServerId,
@@ -81,8 +81,8 @@ impl Tier {
         Ok(stream)
     }
 
-    /// As `connect`, by attempts of the caller's. One that fails for what is not the server's fault
-    /// is repeated until `deadline`.
+    /// As `connect`, with the caller's attempts. Failures that are not the server's are retried
+    /// until `deadline`.
     pub async fn connect_by<T, F>(
         self: &Arc<Self>,
         server: ServerId,
@@ -116,7 +116,7 @@ impl Tier {
         }
     }
 
-    /// One attempt to connect to the server; what comes of it is the caller's to judge.
+    /// Tries to connect once; the caller judges the result.
     pub async fn dial(&self, server: ServerId) -> Result<TcpStream, Unreached> {
         let connecting = TcpStream::connect(self.servers()[server].address);
         // Boxed: who uses a connection that is there carries none of this with it.
@@ -131,7 +131,7 @@ impl Tier {
         }
     }
 
-    /// True if the server takes a connection, in the time that a check may take.
+    /// True if the server accepts a connection within the time of a check.
     pub async fn is_reachable(&self, server: ServerId) -> bool {
         let dialling = self.dial(server);
         match &self.config().health_check {
@@ -140,12 +140,12 @@ impl Tier {
         }
     }
 
-    /// True if the server is out for its failures.
+    /// True if the server is ejected for its failures.
     pub fn is_ejected(&self, server: ServerId) -> bool {
         self.choices().selector.is_ejected(server)
     }
 
-    /// Takes a server out at once: it gets nothing new, whatever probes say. What it has goes on.
+    /// Takes a server out: it gets nothing new, whatever probes find. Requests under way continue.
     pub fn take_out(self: &Arc<Self>, server: ServerId) {
         self.decide(|choices, now, grants| {
             choices.taken_out[server] = true;
@@ -153,7 +153,7 @@ impl Tier {
         });
     }
 
-    /// Lets a server that was taken out in again, once a probe, which goes now, has reached it.
+    /// Lets a server in again after a successful probe, which starts now.
     pub fn let_in(self: &Arc<Self>, server: ServerId) {
         let mut choices = self.choices();
         choices.taken_out[server] = false;
@@ -164,7 +164,7 @@ impl Tier {
         }
     }
 
-    /// True if a probe of the server is of use.
+    /// True if the server needs a probe.
     pub fn needs_probe(&self, server: ServerId) -> bool {
         let choices = self.choices();
         !choices.taken_out[server] && !choices.selector.is_alive(server)
@@ -175,7 +175,7 @@ impl Tier {
         let _ = self.downs.send(Down { server, at_once });
     }
 
-    /// A probe succeeded.
+    /// Notes a successful probe.
     pub fn server_up(self: &Arc<Self>, server: ServerId) {
         self.decide(|choices, now, grants| {
             if !choices.taken_out[server] {

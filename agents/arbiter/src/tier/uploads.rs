@@ -9,14 +9,14 @@ use tokio::sync::Notify;
 
 use super::Tier;
 
-/// Those that are passed on now.
+/// Requests whose bodies are streamed now.
 #[derive(Debug, Default)]
 pub struct Uploads {
     now: AtomicUsize,
     freed: Notify,
 }
 
-/// A place among them; given back when dropped.
+/// A place for one of them, returned when dropped.
 pub struct UploadPlace(Arc<Tier>);
 
 impl Drop for UploadPlace {
@@ -27,7 +27,7 @@ impl Drop for UploadPlace {
 }
 
 impl Tier {
-    /// Waits for a place among the requests whose bodies are passed on.
+    /// Waits for a place.
     pub async fn upload_place(self: &Arc<Self>) -> UploadPlace {
         let Uploads { now, freed } = &self.uploads;
         loop {
@@ -42,7 +42,7 @@ impl Tier {
         }
     }
 
-    /// Half of the tokens of all servers that are there, and one at least.
+    /// Maximum places: half of the tokens of all servers that are alive, at least one.
     fn uploads_max(&self) -> usize {
         let choices = self.choices();
         if !choices.selector.policy().uses_tokens() {

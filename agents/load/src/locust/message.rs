@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::tally::Totals;
 
-/// What a master says, as far as it is of use here.
+/// A message of the master, as far as the worker uses it.
 #[derive(Debug, PartialEq)]
 pub enum FromMaster {
-    /// It knows this worker, by this number.
+    /// The master knows this worker, by this number.
     Ack(usize),
-    /// So many users of each class.
+    /// Number of users of each class.
     Spawn(Spawn),
     /// The test is over.
     Stop,
-    /// This worker has to end.
+    /// End this worker.
     Quit,
-    /// It is there; or something that asks for nothing.
+    /// A heartbeat, or a message without an action.
     Other,
 }
 
 /// See `FromMaster`.
 #[derive(Debug, PartialEq, Deserialize)]
 pub struct Spawn {
-    /// By class.
+    /// Users by class.
     pub user_classes_count: BTreeMap<String, u64>,
     #[serde(default)]
     parsed_options: Options,
@@ -39,7 +39,7 @@ struct Options {
 }
 
 impl Spawn {
-    /// How many workers there are.
+    /// Number of workers.
     pub fn workers(&self) -> usize {
         self.parsed_options.expect_workers.unwrap_or(1).max(1)
     }
@@ -50,14 +50,14 @@ struct Ack {
     index: usize,
 }
 
-/// How many users of each class a worker has.
+/// Users of each class in a worker.
 #[derive(Serialize)]
 pub struct Users<'a> {
     pub user_classes_count: &'a BTreeMap<String, u64>,
     pub user_count: u64,
 }
 
-/// It is there.
+/// A worker's heartbeat.
 #[derive(Serialize)]
 pub struct Heartbeat {
     pub state: &'static str,
@@ -65,7 +65,7 @@ pub struct Heartbeat {
     pub current_memory_usage: u64,
 }
 
-/// What came since the last time.
+/// Statistics since the last message.
 #[derive(Serialize)]
 pub struct Stats<'a, T: Serialize> {
     #[serde(flatten)]
@@ -105,7 +105,7 @@ pub fn encode<T: Serialize>(kind: &str, data: &T, node: &str) -> Result<Vec<u8>>
     rmp_serde::to_vec_named(&(kind, data, node)).context("message")
 }
 
-/// What a message says.
+/// Decodes a message.
 pub fn decode(bytes: &[u8]) -> Result<FromMaster> {
     let (kind, _, _): (String, IgnoredAny, IgnoredAny) =
         rmp_serde::from_slice(bytes).context("expected (type, data, node)")?;

@@ -35,22 +35,22 @@ const MASTER_SILENT_NS: i64 = 60 * SECOND;
 const LEAVE: Duration = Duration::from_secs(1);
 const LEAD_NS: i64 = SECOND / 20;
 
-/// How to work for a master.
+/// Options of working for a master.
 #[derive(Debug)]
 pub struct Options {
-    /// Where it is.
+    /// Host of the master.
     pub host: String,
     /// See `host`.
     pub port: u16,
     /// The block's plan.
     pub plan: PathBuf,
-    /// Where records are appended, if anywhere.
+    /// File for records, if any.
     pub records: Option<PathBuf>,
-    /// How long it is looked for.
+    /// Maximum time of connecting.
     pub connect_timeout: Duration,
 }
 
-/// There is no master where it was looked for.
+/// No master was found at its address.
 #[derive(Debug, Error)]
 #[error("--master {host}:{port}: expected a Locust master within {limit_s} s (got {got})")]
 pub struct NoMaster {
@@ -63,7 +63,7 @@ pub struct NoMaster {
 enum Told {
     Master(Vec<u8>),
     MasterGone,
-    /// One of the block of this number.
+    /// A loop of the block with this number ended.
     LoopEnded(u64),
     End,
 }
@@ -203,7 +203,7 @@ impl Session<'_> {
         zmtp::send(&mut self.master, &bytes).with_context(|| format!("{kind} to the master"))
     }
 
-    /// What is to be said each second and each three.
+    /// Sends the messages of each second and of each three.
     fn beat(&mut self) -> Result<()> {
         let now_ns = monotonic_ns();
         if now_ns - self.heard_ns > MASTER_SILENT_NS {

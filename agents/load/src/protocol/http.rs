@@ -18,12 +18,12 @@ pub fn request(host: &str, path: &str, keep_alive: bool) -> Option<Vec<u8>> {
     is_path.then(|| text.into_bytes())
 }
 
-/// Where the body ends.
+/// End of the body.
 #[derive(Debug, Clone, Copy)]
 enum Framing {
     Length(usize),
     Chunked,
-    /// With the connection.
+    /// End of the connection.
     Close,
 }
 
@@ -32,9 +32,9 @@ struct Head {
     status: u16,
     framing: Framing,
     keep: bool,
-    /// Where it begins.
+    /// Start of the head.
     begin: usize,
-    /// Where the body begins.
+    /// Start of the body.
     body: usize,
 }
 
@@ -44,17 +44,17 @@ pub struct Reader {
     /// Up to here all is read: heads of status 1xx, and chunks.
     at: usize,
     head: Option<Head>,
-    /// What chunks have said.
+    /// Content of the chunks so far.
     content: Vec<u8>,
     bytes: u64,
     /// The answer is to an operation, which is judged once it is whole.
     of_operation: bool,
-    /// It has no body, whatever its head says.
+    /// True if it has no body, whatever its head says.
     is_head: bool,
 }
 
 impl Reader {
-    /// For the answer to an operation; `is_head`: it has no body.
+    /// Reads the reply to an operation; `is_head` for one without a body.
     pub fn of_operation(is_head: bool) -> Self {
         Self { of_operation: true, is_head, ..Self::default() }
     }

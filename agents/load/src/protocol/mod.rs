@@ -19,7 +19,7 @@ pub const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Longest head or line.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// What an entry speaks.
+/// Protocol of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1.
@@ -52,12 +52,12 @@ impl Protocol {
         ALL.iter().map(|(_, name, _)| *name)
     }
 
-    /// Its scheme.
+    /// Scheme in URLs.
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
-    /// Where it is served unless a URL says otherwise.
+    /// Default port.
     pub fn default_port(self) -> u16 {
         self.row().2
     }
@@ -88,30 +88,30 @@ impl Protocol {
     }
 }
 
-/// How far a reply has come.
+/// State of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// It goes on.
+    /// More bytes are needed.
     More,
-    /// It is whole; whether the connection can be used again.
+    /// Complete.
     Whole {
-        /// What the reply says.
+        /// Outcome of the reply.
         outcome: Outcome,
-        /// Nothing came after it, and the server goes on.
+        /// True if the connection can be reused.
         keep: bool,
     },
     /// The connection ended before it was whole.
     Cut,
-    /// It is not of the protocol, or too large.
+    /// Not of the protocol, or too large.
     Garbled,
 }
 
-/// What was seen of a reply so far.
+/// Facts about a reply so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen {
-    /// Of HTTP; 0: none.
+    /// Status of HTTP; 0 for none.
     pub status: u16,
-    /// Of the content.
+    /// Bytes of the content.
     pub bytes: u64,
 }
 
@@ -129,7 +129,7 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// For one more reply of this protocol.
+    /// Reads one reply of this protocol.
     pub fn new(protocol: Protocol) -> Self {
         match protocol {
             Protocol::Http => Self::Http(http::Reader::default()),
@@ -139,7 +139,7 @@ impl Reader {
         }
     }
 
-    /// For one more answer to an operation over HTTP, which is judged by the whole of it.
+    /// Reads one reply to an operation over HTTP, which is judged as a whole.
     pub fn of_operation(request: &HttpRequest) -> Self {
         Self::Http(http::Reader::of_operation(request.is_head()))
     }
@@ -167,7 +167,7 @@ impl Reader {
         }
     }
 
-    /// Of the reply that was read last.
+    /// Facts about the last reply.
     pub fn seen(&self) -> Seen {
         match self {
             Self::Http(reader) => reader.seen(),
@@ -178,7 +178,7 @@ impl Reader {
     }
 }
 
-/// Whether a content is what was asked for.
+/// Judges a content by the wanted text.
 fn judged(content: &[u8], wanted: &Finder<'_>) -> Outcome {
     if wanted.find(content).is_some() {
         Outcome::Ok

@@ -47,7 +47,7 @@ fn packet_at(data: &[u8], at: usize) -> Option<(u8, &[u8], usize)> {
     Some((head[3], data.get(at + 4..end)?, end))
 }
 
-/// What a log-in does next.
+/// Next step of a login.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// Wait for more.
@@ -58,7 +58,7 @@ pub enum Step {
     Done,
     /// The server says no.
     Refused,
-    /// It is not of the protocol.
+    /// Not of the protocol.
     Garbled,
 }
 
@@ -70,7 +70,7 @@ pub struct Login {
 }
 
 impl Login {
-    /// Goes on with all that has come since the connection was made.
+    /// Continues with all bytes since the connection was made.
     pub fn read(&mut self, data: &[u8], account: &Account) -> Step {
         let Some((sequence, payload, after)) = packet_at(data, self.at) else {
             return Step::More;
@@ -144,7 +144,7 @@ fn proof(password: &str, nonce: &[u8]) -> Vec<u8> {
     once.iter().zip(mask).map(|(a, b)| a ^ b).collect()
 }
 
-/// Where in a reply the reader is.
+/// Part of a reply that is read next.
 #[derive(Debug, Default, Clone, Copy)]
 enum Part {
     #[default]

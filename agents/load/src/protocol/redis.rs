@@ -40,7 +40,7 @@ pub struct Reader {
     /// Up to here values are read.
     at: usize,
     content: Vec<u8>,
-    /// What is still to come of each array, the innermost last.
+    /// Elements still to come of each array, the innermost last.
     open: Vec<i64>,
     failed: bool,
 }
@@ -69,7 +69,7 @@ impl Reader {
         self.content.len() as u64
     }
 
-    /// One value, or the head of an array.
+    /// Reads one value, or the head of an array.
     fn read_value(&mut self, data: &[u8]) -> Found<()> {
         let (text, after) = match line(data, self.at) {
             Found::Item(item) => item,

@@ -4,13 +4,13 @@ use memchr::memmem;
 
 use super::{LINE_BYTES_MAX, REPLY_BYTES_MAX};
 
-/// What was found in the bytes so far.
+/// Result of parsing the bytes so far.
 pub enum Found<T> {
-    /// This.
+    /// An item.
     Item(T),
     /// Only its beginning.
     Part,
-    /// None of the protocol, or too large.
+    /// Not of the protocol, or too large.
     Garbled,
 }
 
@@ -43,7 +43,7 @@ pub fn size(text: &[u8]) -> Option<i64> {
     (-1..=REPLY_BYTES_MAX as i64).contains(&number).then_some(number)
 }
 
-/// What a write stores: the key again and again, with spaces between, up to the size.
+/// Value of a write: the key repeated, with spaces between, up to the size.
 pub fn value(key: &str, size: usize) -> Vec<u8> {
     key.bytes().chain([b' ']).cycle().take(size).collect()
 }

@@ -4,7 +4,7 @@ use loadworker::outcome::Outcome;
 use loadworker::protocol::{Progress, Protocol, Reader};
 use memchr::memmem::Finder;
 
-/// What a reply that comes in pieces of so many bytes, and then ends, leads to.
+/// Reads a reply in pieces of `size` bytes, and then the connection's end.
 fn read(protocol: Protocol, data: &[u8], size: usize) -> (Progress, u16, u64) {
     let mut reader = Reader::new(protocol);
     let wanted = Finder::new("abc");

@@ -19,16 +19,16 @@ use crate::journal::Entry;
 use crate::machine::role::Role;
 use crate::machine::Machine;
 
-/// The resource that no fault may hold meanwhile.
+/// The resource that a hold has, and no fault may have meanwhile.
 const ROLE: &str = "role";
 
-/// The undo of one of them.
+/// A held state of the role, with its undo.
 pub trait Hold: Sync {
     /// Its name in the list of faults.
     fn name(&self) -> &'static str;
     /// True if a restarted agent goes on with it, rather than undoing it.
     fn outlasts_the_agent(&self) -> bool;
-    /// Refuses what is no undo record of it.
+    /// Refuses a record that is not an undo record of it.
     fn check_record(&self, record: &Value) -> Result<()>;
     /// Undoes it, also if it was never or only partly done, or is undone already.
     fn undo(&self, machine: &Machine, record: &Value) -> Result<()>;
@@ -85,14 +85,15 @@ impl Hold for Settings {
     }
 }
 
-/// The undo of the hold of this name, if it is one.
+/// The hold of this name, if there is one.
 pub fn of(name: &str) -> Option<&'static dyn Hold> {
     let all: [&'static dyn Hold; 2] = [&ServiceStop, &Settings];
     all.into_iter().find(|hold| hold.name() == name)
 }
 
 impl Engine {
-    /// Stops the service until its lease ends or it is started; nothing is held where it did not run.
+    /// Stops the service until its lease ends or it is started; a service that did not run is not
+    /// held.
     pub fn stop_service(
         &self,
         lease_s: f64,
@@ -109,7 +110,7 @@ impl Engine {
         Ok(Some(held))
     }
 
-    /// Starts the service, by `act`, which ends a stop that was held.
+    /// Starts the service by `act`, which ends a held stop.
     pub fn start_service(
         &self,
         now: impl Fn() -> Moment,
@@ -121,8 +122,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Replaces the settings until their lease ends; nothing is held where they are what was before.
-    /// Returns whether the service was restarted for it.
+    /// Replaces the settings until their lease ends; unchanged settings are not held. Returns true
+    /// if the service was restarted.
     pub fn set_settings(
         &self,
         settings: &BTreeMap<String, String>,
@@ -171,7 +172,7 @@ impl State {
         self.faults.iter_mut().find(is_it)
     }
 
-    /// An entry that takes the place of the one that is held.
+    /// Makes an entry that replaces the held one.
     fn entry_of(
         &mut self,
         hold: &dyn Hold,

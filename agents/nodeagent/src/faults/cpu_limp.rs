@@ -112,20 +112,21 @@ struct Throttled {
 
 /// The kernel counts processes in ticks, and each may be one off at either end.
 const TICK_S: f64 = 0.01;
-/// Less of throttled time than this says nothing.
+/// Minimum throttled time for a judgement.
 const WALL_S_MIN: f64 = 0.2;
-/// And less than this speaks for nothing worse than late looks.
+/// Minimum throttled time for a judgement against the fault; a shorter one may be a late look.
 const WALL_S_AGAINST: f64 = 2.0;
 
 impl Throttled {
-    /// More than this is nearer to the cap, or half as much again as was asked.
+    /// Maximum use of a limping role: nearer to the cap, or half as much again as requested, is too
+    /// much.
     fn cores_max(&self, over: Stretch) -> f64 {
         let nearest = (self.asked + self.cap) / 2.0;
         nearest.min(1.5 * self.asked) + 2.0 * TICK_S / over.wall_s
     }
 
-    /// A look that lasted `from` to `to`: what it counted fell at most between the beginning of the
-    /// one before and its end.
+    /// Adds a look from `from` to `to`: its counts fell at most between the beginning of the one
+    /// before and its end.
     fn add(&mut self, from: Duration, to: Duration, times: u64, cpu_s: f64) {
         if let Some((before, times_before, cpu_before)) = self.last {
             let into = if times > times_before { &mut self.throttled } else { &mut self.free };
@@ -144,8 +145,8 @@ impl DoseReader for Throttled {
         Ok(())
     }
 
-    /// It bit where the kernel held the role back and it got about the quota. A role that wanted less
-    /// than the quota says nothing; one that got more for 2 s, throttled or not, was not bitten.
+    /// Judges the dose: it bit if the kernel throttled the role and it got about the quota. A role
+    /// that wanted less is no evidence; one that got more for 2 s was not bitten.
     fn reading(&self) -> Reading {
         let stretches = [self.throttled, self.free];
         let too_much = |over: &&Stretch| over.cores() > self.cores_max(**over);
@@ -163,7 +164,7 @@ impl DoseReader for Throttled {
     }
 }
 
-/// How often the kernel throttled a cgroup, and the CPU seconds that its processes had.
+/// Throttled periods of a cgroup, and the CPU seconds of its processes.
 struct Used {
     machine: Arc<Machine>,
     cgroup: PathBuf,

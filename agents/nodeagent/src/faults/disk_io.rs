@@ -21,7 +21,7 @@ use crate::machine::Machine;
 use crate::store::control::Request;
 use crate::store::io_faults::{Counts, Harm, IoFault, Of};
 
-/// Of a delay: clocks and timers are not to the microsecond.
+/// Share of a delay that counts as the whole: timers are not exact.
 const DELAY_SHARE_MIN: f64 = 0.9;
 
 const OF: Parameter = Parameter::string("of", "which I/Os it meets")
@@ -29,7 +29,7 @@ const OF: Parameter = Parameter::string("of", "which I/Os it meets")
     .or(Default::Text("all"));
 pub const SEED: Parameter =
     Parameter::integer("seed", "decides which of them").at_most(1e15).or(Default::Number(1.0));
-/// An asked harm to I/Os of a kind, drawn by a seed.
+/// A requested harm to I/Os of a kind, drawn by a seed.
 pub struct Asked {
     harm: Harm,
     of: Of,
@@ -222,12 +222,12 @@ impl<D: DiskIo> Fault for Harmed<D> {
         tried.clone().map_err(|why| anyhow!(why))
     }
 
-    /// There is one pass-through, and one fault in it at a time.
+    /// One resource: there is one pass-through, with one fault at a time.
     fn resource(&self, _parameters: &D::Parameters) -> String {
         "store".into()
     }
 
-    /// Refuses where the role's data does not lie under a pass-through.
+    /// Refuses a role whose data does not lie under a pass-through.
     fn plan(&self, machine: &Machine, id: &str, parameters: &D::Parameters) -> Planned<IoFault> {
         let folder = machine.role.store().folder();
         if !folder.is_some_and(|folder| is_mounted(&folder)) {
@@ -246,7 +246,7 @@ impl<D: DiskIo> Fault for Harmed<D> {
         machine.role.store().ask(&request).map(drop)
     }
 
-    /// A pass-through that is gone has no fault.
+    /// Undoes it; a pass-through that is gone has no fault.
     fn undo(&self, machine: &Machine, record: &IoFault) -> Result<()> {
         let store = machine.role.store();
         match store.ask(&Request::Clear(record.id.clone())) {
@@ -302,12 +302,12 @@ impl DoseReader for Counted {
     }
 }
 
-/// So many I/Os that it met, of which nobody said how many there should be: any is a bite.
+/// Judges a count of I/Os without a known target: any is a bite.
 fn some(met: u64) -> Reading {
     Reading { measured: Some(met as f64), bit: (met > 0).then_some(true), ..Reading::default() }
 }
 
-/// Of a delay: it bit if those that it held up and that went on waited about so long.
+/// Judges a delay: it bit if the delayed I/Os that completed waited about that long.
 fn delay(delay_s: f64, counts: &Counts) -> Reading {
     let mean_s = (counts.went_on > 0).then(|| counts.waited_s / counts.went_on as f64);
     Reading {

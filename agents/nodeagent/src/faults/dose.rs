@@ -5,34 +5,33 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 
-/// Rates over less than this say nothing.
+/// Minimum time for a rate [s].
 const SECONDS_MIN: f64 = 0.2;
-/// A load that has not come by then is not coming; one that was held for less may be starting yet, in
-/// a machine that has a hundredth of a core.
+/// Time after which a missing load counts as none; with a hundredth of a core it may start late.
 const SILENT_S: f64 = 5.0;
-/// Of what was asked. Neighbours share a card that may limp a thousandfold, or cores that are wanted
-/// many times over: little is a bite, nothing is none.
+/// Share of the request that counts as a bite. Neighbours share a card that may limp a
+/// thousandfold, or cores that are wanted many times over, so a little is enough.
 const SHARE_MIN: f64 = 1e-3;
-/// Of the time that a state was to last.
+/// Share of the requested time that a state must last.
 const LASTED_MIN: f64 = 0.8;
 
-/// In what a dose is given, and how it is measured.
+/// Unit of a dose, and its method of measurement.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Scale {
     pub unit: &'static str,
     pub how: &'static str,
 }
 
-/// The knowledge of a dose so far.
+/// The dose as known so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Reading {
     pub asked: Option<f64>,
     pub measured: Option<f64>,
-    /// `None` where the evidence is too thin.
+    /// True if the fault had its effect; `None` for too little evidence.
     pub bit: Option<bool>,
-    /// Its own count, where it is not that of the looks.
+    /// Number of samples, if it is not that of the looks.
     pub samples: Option<u64>,
-    /// Its own time, where it does not count from the injection to the last look.
+    /// Measured time, if it is not from the injection to the last look.
     pub seconds: Option<f64>,
 }
 
@@ -44,12 +43,12 @@ pub trait DoseReader: Send {
     fn reading(&self) -> Reading;
 }
 
-/// Packets that the asked share would have struck by now, below which nothing can be said: with ten,
-/// none at all comes by chance once in 20,000 times.
+/// Minimum expected packets for a judgement: with ten, none at all comes by chance once in 20,000
+/// times.
 const EXPECTED_MIN: f64 = 10.0;
 
-/// A share (0 to 1) of packets that were struck at random. It bit if it struck some, and not fewer
-/// than five standard deviations below what is expected.
+/// Judges a share (0 to 1) of packets met at random. It bit if it met some, and not fewer than five
+/// standard deviations below the expectation.
 pub fn share(asked: f64, seen: f64, struck: f64) -> Reading {
     let expected = asked * seen;
     Reading {
@@ -60,7 +59,7 @@ pub fn share(asked: f64, seen: f64, struck: f64) -> Reading {
     }
 }
 
-/// As `share`, of what nobody but the role does: few that were struck are a bite.
+/// As `share`, for calls of the role only: a few that were met are a bite.
 pub fn share_of_role(asked: f64, seen: f64, struck: f64) -> Reading {
     let found = share(asked, seen, struck);
     let bit = is_enough(asked * seen, struck).then_some(true);
@@ -71,7 +70,7 @@ fn is_enough(expected: f64, struck: f64) -> bool {
     struck > 0.0 && struck >= expected - 5.0 * expected.sqrt()
 }
 
-/// How long a state lasted, by looks at it; between two looks that differ it lasted half the time.
+/// Time that a state lasted, by looks at it; between two looks that differ it counts half the time.
 #[derive(Debug, Default)]
 struct Lasted {
     first: Option<Duration>,
@@ -95,8 +94,8 @@ impl Lasted {
         self.last = Some((held, is_in_force));
     }
 
-    /// It was to last all the time, or `until_s` at most. It bit if it lasted for 80 % of that, all
-    /// that is not known counted for it.
+    /// Judges a state that was to last all the time, or `until_s` at most. It bit if it lasted for
+    /// 80 % of that, counting unknown time for it.
     fn reading(&self, until_s: Option<f64>) -> Reading {
         let (Some(first), Some((last, _))) = (self.first, self.last) else {
             return Reading::default();
@@ -140,8 +139,8 @@ impl<F: FnMut() -> Result<bool> + Send> DoseReader for States<F> {
     }
 }
 
-/// A load's rate, by looks at a counter; where it falls, what was counted is gone (a process, a
-/// connection), and the rest goes on.
+/// A load's rate, by looks at a counter; a counter that falls has lost a process or connection, and
+/// the rest counts on.
 #[derive(Debug, Default)]
 struct Load {
     first: Option<Duration>,
@@ -158,9 +157,8 @@ impl Load {
         self.last = Some((held, count));
     }
 
-    /// The rate beside the one that was asked. It bit if it came to a thousandth of that (or, where
-    /// nobody said how much, to anything), and did not if it has not for 5 s; nothing where nothing
-    /// was asked is nothing to blame.
+    /// Judges the rate by the requested one. It bit if it reached a thousandth of that (without a
+    /// request, anything), and did not if it has not for 5 s; a request of nothing is never judged.
     fn reading(&self, asked: Option<f64>) -> Reading {
         let (Some(began), Some((ended, _))) = (self.first, self.last) else {
             return Reading { asked, ..Reading::default() };
@@ -184,7 +182,7 @@ struct Loads<F> {
     count: F,
 }
 
-/// Reads a load's rate beside the one that was asked, by a counter.
+/// Reads a load's rate from a counter, beside the requested one.
 pub fn rate_reader(
     asked: Option<f64>,
     count: impl FnMut() -> Result<f64> + Send + 'static,

@@ -6,7 +6,7 @@ use rand::SeedableRng;
 use rand_distr::{Distribution, Exp1, StandardNormal};
 use serde::{Deserialize, Serialize};
 
-/// Shorter flips cannot be made by running programs.
+/// Minimum length of a flip: shorter ones cannot be made by running programs.
 pub const LENGTH_S_MIN: f64 = 0.05;
 pub const LENGTH_S_MAX: f64 = 3_600.0;
 
@@ -38,7 +38,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// From its beginning, which is an outage's.
+    /// Starts with an outage.
     pub fn new(parameters: &Parameters) -> Schedule {
         Schedule {
             parameters: parameters.clone(),
@@ -63,8 +63,7 @@ impl Schedule {
         drawn_s.clamp(LENGTH_S_MIN, LENGTH_S_MAX)
     }
 
-    /// Time down and flips in [from_s, to_s); one that the schedule has it begin in counts as a
-    /// flip of its own.
+    /// Time down and flips in [from_s, to_s); an outage at the beginning counts as a flip.
     pub fn within(self, from_s: f64, to_s: f64) -> (f64, u64) {
         let (mut down_s, mut flips, mut since_s) = (0.0, 0, None);
         for (at_s, is_down) in self.take_while(|(at_s, _)| *at_s < to_s) {
@@ -82,7 +81,7 @@ impl Schedule {
 }
 
 impl Iterator for Schedule {
-    /// When, and whether it goes down then.
+    /// A time, and true if the link goes down then.
     type Item = (f64, bool);
 
     fn next(&mut self) -> Option<(f64, bool)> {

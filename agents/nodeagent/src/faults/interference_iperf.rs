@@ -101,7 +101,7 @@ impl Fault for InterferenceIperf {
     }
 }
 
-/// Load goes to machines of the fleet, and not to this one.
+/// Refuses a peer that is not another machine of the fleet.
 fn refuse_stranger(config: &Config, peer: IpAddr) -> Result<(), String> {
     let is_machine = |network: &Ipv4Net| has_machine(network, peer);
     if peer != config.data_address && config.data_networks.iter().any(is_machine) {

@@ -17,9 +17,9 @@ pub const PERCENT: Parameter = Parameter::number("percent", "share of calls that
     .in_unit("%")
     .above(0.0)
     .at_most(100.0);
-/// Bits of `enum call` in the library.
+/// Bit of `malloc` in the library's `enum call`.
 pub const MALLOC: u32 = 32;
-/// The numbers of its `enum harm`.
+/// Number of a null result in its `enum harm`.
 pub const NULL: u32 = 1;
 pub const ERROR: u32 = 5;
 
@@ -55,12 +55,12 @@ impl<F: CallFault> Fault for Interposed<F> {
         Calls::can(&machine.config.state_dir.join("try-calls"))
     }
 
-    /// There is one library, and one fault in it at a time.
+    /// One resource: there is one library, with one fault at a time.
     fn resource(&self, _parameters: &Self::Parameters) -> String {
         "calls".into()
     }
 
-    /// Refuses where no process of the role has the library in it.
+    /// Refuses a role of which no process has loaded the library.
     fn plan(
         &self,
         machine: &Machine,

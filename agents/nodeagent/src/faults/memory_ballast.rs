@@ -16,9 +16,10 @@ use super::{Fault, Planned, Refusal};
 use crate::machine::memory::{host_can_spare, load, unload, Memory, Use};
 use crate::machine::Machine;
 
-/// Of the ballast that was asked; the role may have grown meanwhile, which takes as much from it.
+/// Share of the requested ballast that counts as a bite: if the role grows meanwhile, the ballast
+/// shrinks.
 const SHARE_MIN: f64 = 0.8;
-/// Less ballast than this is none.
+/// Minimum ballast.
 const BALLAST_BYTES_MIN: u64 = 1_000_000;
 
 const FREE_MB: Parameter = Parameter::number("free_mb", "what the machine may have yet")
@@ -101,7 +102,7 @@ impl<B: Ballast> Fault for Ballasted<B> {
         tried.and(unload(&place))
     }
 
-    /// Both faults hold the one memory there is.
+    /// One resource, because both faults use the same memory.
     fn resource(&self, _parameters: &Parameters) -> String {
         "memory".into()
     }
@@ -134,7 +135,7 @@ impl<B: Ballast> Fault for Ballasted<B> {
         machine.role.revive()
     }
 
-    /// Counts what the cgroup has more of than before the ballast came.
+    /// Counts the growth of the cgroup since before the ballast.
     fn dose_reader(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         Box::new(Resident {
             memory: Memory::of(&machine.cgroups),

@@ -22,7 +22,7 @@ use crate::machine::memory::Memory;
 use crate::machine::processes::own_program;
 use crate::machine::Machine;
 
-/// Passes over a buffer of so many times the cache find hardly anything in it.
+/// Size of the buffer in caches, so that passes over it find hardly anything in a cache.
 const CACHES: u64 = 4;
 const BUFFER_BYTES_MIN: u64 = 64 << 20;
 /// Memory that the machine must have left beside the buffer.
@@ -45,7 +45,7 @@ pub struct Record {
     id: String,
     threads: u32,
     bytes: u64,
-    /// The threads' progress.
+    /// File with the threads' progress.
     told: PathBuf,
 }
 

@@ -18,7 +18,7 @@ use wire::agent::LEASE_S_MAX;
 use crate::machine::processes::own_program;
 use crate::machine::{cgroup, processes, Machine, FAULT_MARK};
 
-/// How long a program must live to count as started; iperf3 gives up connecting before that.
+/// Time after which a program counts as started; iperf3 stops trying to connect before.
 const SETTLE: Duration = Duration::from_millis(400);
 const RUN_LIMIT: Duration = Duration::from_secs(5);
 const PASSES_MAX: usize = 50;
@@ -83,12 +83,12 @@ pub fn stop(id: &str) -> Result<()> {
     bail!("interference {id} still had processes after {PASSES_MAX} rounds of SIGKILL")
 }
 
-/// From now on the dose reader of the episode `id` may run programs, until `end_looks`.
+/// Allows the dose reader of episode `id` to run programs, until `end_looks`.
 pub fn begin_looks(id: &str) {
     looked_at().insert(id.into());
 }
 
-/// Ends what the dose reader of the episode `id` runs; it starts nothing any more.
+/// Ends programs of the dose reader of episode `id`; it starts no more.
 pub fn end_looks(id: &str) -> Result<()> {
     looked_at().remove(id);
     stop(id)
@@ -131,7 +131,7 @@ pub fn pids(id: &str) -> Vec<i32> {
         .collect()
 }
 
-/// Refuses where the program cannot be run at all.
+/// Refuses a program that cannot be run.
 pub fn can_run(program: &str) -> Result<()> {
     crate::machine::command::run(program, &["--version"]).map(drop)
 }

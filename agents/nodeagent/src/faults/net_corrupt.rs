@@ -109,7 +109,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 impl Segment {
-    /// None of a fragment, of another protocol, or without a payload.
+    /// Parses a frame; none for a fragment, another protocol, or no payload.
     fn of(frame: &[u8]) -> Option<Segment> {
         let ip = frame.get(ETHERNET..)?;
         let start = ETHERNET + usize::from(ip.first()? & 0x0f) * 4;

@@ -100,7 +100,7 @@ impl Parameters {
 struct Delay {
     parameters: Parameters,
     rng: SmallRng,
-    /// When the last packet of each direction is due.
+    /// Due time of the last packet of each direction.
     last: [Duration; 2],
 }
 

@@ -26,9 +26,9 @@ pub struct NetFlaky;
 
 const PREFIX: &str = "sparecraft_flaky_";
 const TRIAL: &str = "sparecraft_probe_flaky";
-/// Whole numbers up to here are exact in JSON.
+/// Largest range of integers that are exact in JSON.
 const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
-/// A schedule that began so long ago is not gone through from its beginning.
+/// Maximum age of a schedule that is still followed from its beginning.
 const AGE_S_MAX: f64 = 86_400.0;
 
 #[derive(Serialize, Deserialize)]
@@ -124,7 +124,7 @@ impl Fault for NetFlaky {
         })
     }
 
-    /// The thread ends first: it would put its rule into a table that is not there.
+    /// Undoes it; the thread ends first, because it would write into a missing table.
     fn undo(&self, machine: &Machine, record: &Record) -> Result<()> {
         machine.workers.stop(&record.id);
         nft::delete(&record.table)
@@ -146,7 +146,7 @@ fn table(name: &str, interface: &str) -> String {
     nft::table(name, interface, &Direction::Both.hooks(), |_| String::new())
 }
 
-/// Down or up, in one transaction.
+/// Rules for down or up, in one transaction.
 fn flip(table: &str, down: bool) -> String {
     let chain = |hook: &str| match down {
         true => format!("add rule netdev {table} {hook} counter drop\n"),
@@ -159,18 +159,18 @@ fn flip(table: &str, down: bool) -> String {
 #[derive(Debug)]
 struct Flips {
     began: Instant,
-    /// Of the schedule, when the thread began.
+    /// Time of the schedule at which the thread began.
     began_s: f64,
     done: Mutex<Done>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Done {
-    /// Since when it is down, if it is [s of the schedule].
+    /// Start of the present outage [s of the schedule].
     down_since_s: Option<f64>,
     down_s: f64,
     flips: u64,
-    /// `nft` was started for a flip and has not ended: the kernel may be in either state.
+    /// True while `nft` runs for a flip: the kernel may be in either state.
     is_flipping: bool,
     ended: Option<String>,
 }
@@ -221,7 +221,7 @@ impl Done {
         }
     }
 
-    /// True if no flip was under way at this moment, at a later one, or in between.
+    /// True if no flip was under way at this moment, a later one, or in between.
     fn is_still_until(&self, later: &Done) -> bool {
         !self.is_flipping && !later.is_flipping && self.flips == later.flips
     }
@@ -236,11 +236,11 @@ struct Flaky {
     parameters: Parameters,
     table: String,
     reading: Reading,
-    /// A look found the kernel in another state than the last flip had left it in.
+    /// True if a look found another state than that of the last flip.
     disagreed: bool,
 }
 
-/// A flip takes a few milliseconds, on a throttled machine more.
+/// Maximum delay of a flip: a few milliseconds, on a throttled machine more.
 const LATE_S: f64 = 0.5;
 const SHARE_MIN: f64 = 0.8;
 
@@ -265,8 +265,8 @@ impl DoseReader for Flaky {
 }
 
 impl Flaky {
-    /// It bit if it was down for 80 % of the schedule's time, no more than twice of it, and came
-    /// to as many flips, some of which may be late.
+    /// Judges the dose: it bit if the link was down for 80 to 200 % of the schedule's time, with as
+    /// many flips, some of which may be late.
     fn compared(&self, done: &Done, now_s: f64) -> Reading {
         let (from_s, schedule) = (self.flips.began_s, Schedule::new(&self.parameters));
         let seconds = now_s - from_s;

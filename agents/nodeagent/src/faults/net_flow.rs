@@ -109,7 +109,8 @@ impl DoseReader for Flows {
         Ok(())
     }
 
-    /// It bit where both buckets held packets back, and neither ever let more pass than it may.
+    /// Judges the dose: it bit if both buckets held packets back, and neither let more pass than
+    /// allowed.
     fn reading(&self) -> Reading {
         let flows = [&self.out, &self.in_];
         let broken = self.is_unled() || flows.iter().any(|flow| flow.too_fast);
@@ -142,7 +143,7 @@ impl Flow {
         Ok((self.passed)(&seen))
     }
 
-    /// The bytes between two looks, in at most so many seconds. A bucket lets pass its rate and, at
+    /// Adds the bytes between two looks, at most `seconds` apart. A bucket passes its rate and, at
     /// once, its contents.
     fn add(&mut self, bytes: f64, seconds: f64, bucket: &TokenBucket) {
         let rate = bucket.rate_bit_per_s as f64 / 8.0;
@@ -152,7 +153,7 @@ impl Flow {
         self.fastest_bit_per_s = Some(self.fastest_bit_per_s.map_or(seen, |most| most.max(seen)));
     }
 
-    /// Fills the bucket and measures from when what it held at once is gone.
+    /// Fills the bucket, and measures once its contents have passed.
     fn fill(&mut self, source: IpAddr, bucket: &TokenBucket) -> Result<()> {
         self.overlimits = overlimits(&self.device)?;
         let socket = socket_at(source, &self.device)?;
@@ -170,7 +171,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Sends until so much has passed or it is late; what has passed, counted not before then.
+    /// Sends until the bytes have passed or time is up; returns the bytes passed.
     fn send(&self, socket: &UdpSocket, count: u64, until: Instant) -> Result<(Instant, u64)> {
         loop {
             let then = Instant::now();
@@ -220,7 +221,7 @@ fn socket_at(source: IpAddr, device: &str) -> Result<UdpSocket> {
     Ok(socket)
 }
 
-/// How often the bucket at a device's root has made packets wait.
+/// Times that the bucket at a device's root made packets wait.
 fn overlimits(device: &str) -> Result<u64> {
     let text = run("tc", &["-s", "-j", "qdisc", "show", "dev", device])?;
     let qdiscs: Vec<Value> = serde_json::from_str(&text).context("`tc -s -j qdisc`")?;

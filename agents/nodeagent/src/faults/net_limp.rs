@@ -21,7 +21,7 @@ use crate::machine::Machine;
 
 pub struct NetLimp;
 
-/// Slower than one frame in ten seconds is a dead NIC, not a limping one.
+/// Minimum rate: a NIC slower than one frame in ten seconds is dead, not limping.
 const RATE_BIT_PER_S_MIN: f64 = 1_000.0;
 const INGRESS_HANDLE: &str = "5ca1:";
 

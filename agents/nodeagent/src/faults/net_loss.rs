@@ -16,7 +16,7 @@ use crate::machine::Machine;
 
 pub struct NetLoss;
 
-/// Which packets of the data interface.
+/// Direction of packets at the data interface.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {

@@ -136,7 +136,7 @@ fn ruleset(
 
 struct Cut {
     table: String,
-    /// Whom the agent sends to itself.
+    /// Peer to which the agent itself sends.
     peer: Option<Ipv4Addr>,
     dropped: Option<f64>,
     sent: u64,
@@ -155,7 +155,7 @@ impl DoseReader for Cut {
         Ok(())
     }
 
-    /// It bit if it dropped packets; of a peer that may be silent nothing can be said otherwise.
+    /// Judges the dose: it bit if it dropped packets; a peer may be silent, so none is no evidence.
     fn reading(&self) -> Reading {
         let bit = match (self.dropped > Some(0.0), self.sent > 0) {
             (true, _) => Some(true),

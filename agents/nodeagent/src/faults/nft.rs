@@ -24,12 +24,12 @@ pub fn table(
     format!("table netdev {name} {{\n{chains}}}\n")
 }
 
-/// Has the kernel carry it out.
+/// Loads rules into the kernel.
 pub fn load(rules: &str) -> Result<()> {
     run_with_input("nft", &["-f", "-"], rules).map(drop)
 }
 
-/// Has the kernel check it, and nothing changed.
+/// Checks rules in the kernel without loading them.
 pub fn check(rules: &str) -> Result<()> {
     run_with_input("nft", &["-c", "-f", "-"], rules).map(drop)
 }

@@ -33,14 +33,14 @@ use crate::machine::Machine;
 /// The resource of faults that change a packet's way through the machine, one at a time.
 pub const WAY: &str = "net.way";
 
-/// How long the thread may not see that it is to end.
+/// Maximum time until the thread notices that it must end.
 const STOP_SEEN_WITHIN: Duration = Duration::from_millis(50);
 const FRAME_BYTES_MAX: usize = 65_536;
 const PREFIX: &str = "sparecraft_passage_";
 const TRIAL: &str = "sparecraft_probe_passage";
 const TRIAL_DEVICE: &str = "sc-probe-tap";
 
-/// A fault of the packets that are led through the agent; the rest of a [`Fault`] is the same.
+/// A fault of packets that pass the agent; the rest of a [`Fault`] is the same.
 pub trait PacketFault: Send + Sync + 'static {
     const KIND: &'static str;
     const SUMMARY: &'static str;
@@ -49,7 +49,7 @@ pub trait PacketFault: Send + Sync + 'static {
     const DOSE: Scale;
     type Parameters: Clone + Serialize + DeserializeOwned;
 
-    /// The direction of the packets that are led here.
+    /// Direction of the packets.
     fn direction(parameters: &Self::Parameters) -> Direction;
     /// The effect on each of them.
     fn transform(parameters: &Self::Parameters, rng: SmallRng) -> Box<dyn PacketTransform>;
@@ -163,7 +163,7 @@ impl PacketInterceptor {
         nft::load(&rules)
     }
 
-    /// Packets pass by before the device is gone.
+    /// Ends the interception; packets bypass the device before it is removed.
     fn close(&self, machine: &Machine) -> Result<()> {
         let deleted = nft::delete(&self.table);
         machine.workers.stop(&self.id);
@@ -181,7 +181,7 @@ impl PacketInterceptor {
         })
     }
 
-    /// The chances of its packets: others in each fault.
+    /// Random numbers, different for each fault.
     fn rng(&self) -> SmallRng {
         let number = u64::from_str_radix(self.id.trim_start_matches('f'), 16);
         SmallRng::seed_from_u64(number.unwrap_or_default())
@@ -226,7 +226,7 @@ fn send_due(
     Ok(())
 }
 
-/// The kernel itself sends over any link (IPv6 neighbours): that is not the machine's traffic.
+/// True for IPv4: the kernel itself sends IPv6 neighbour packets over any link.
 fn is_ipv4(frame: &[u8]) -> bool {
     frame.len() > 14 && frame[12..14] == [0x08, 0x00]
 }
@@ -265,7 +265,7 @@ fn ruleset(table: &str, interface: &str, device: &str, mac: &str, hooks: &[Strin
 /// The asked dose.
 #[derive(Debug, Clone, Copy)]
 pub enum Asked {
-    /// To be held so long on average [ms].
+    /// Mean time for which a packet is held [ms].
     HeldMs(f64),
     /// A share of them to be struck (0 to 1).
     Share(f64),
@@ -282,11 +282,11 @@ struct Passed {
     passed_by: bool,
 }
 
-/// So many packets that went over the interface and none through here were not led here.
+/// Packets over the interface after which none in the interceptor means that they take another way.
 const PASSED_BY_MIN: u64 = 20;
-/// Fewer packets say nothing of a mean.
+/// Minimum packets for a mean.
 const PACKETS_MIN: u64 = 5;
-/// Of the time that was asked.
+/// Share of the requested delay that counts as a bite.
 const HELD_SHARE_MIN: f64 = 0.8;
 
 impl DoseReader for Passed {

@@ -6,32 +6,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// At most so many wait; of those that come then none is taken. At 1,500 bytes it is 15 MB.
+/// Maximum waiting packets; further ones are dropped. At 1,500 bytes it is 15 MB.
 const FRAMES_MAX: usize = 10_000;
 
-/// The fates of the frames so far.
+/// Counts of the frames so far.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Frames that the fault was for.
     pub taken: AtomicU64,
-    /// Of them, those that it struck.
+    /// Packets that the fault met.
     pub struck: AtomicU64,
-    /// Of all, those that went on.
+    /// Packets that were passed on.
     pub passed: AtomicU64,
-    /// For how long those had been held, together [us].
+    /// Total time for which those were held [us].
     pub held_us: AtomicU64,
     /// Frames that came while the queue was full.
     pub overflowed: AtomicU64,
-    /// Why frames are not held any more, and pass as they always did.
+    /// Reason for holding no more frames, once there is one.
     pub ended: Mutex<Option<String>>,
 }
 
 /// The fate of one frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Verdict {
-    /// When it goes on, since the fault began.
+    /// Time at which it is passed on, since the fault began.
     pub due: Duration,
-    /// True if the fault was for it at all, and whether it was struck.
+    /// True if the fault was for it, and true if it was met.
     pub taken: bool,
     pub struck: bool,
 }
@@ -52,7 +52,7 @@ pub trait PacketTransform: Send {
 pub struct Queue {
     held: BinaryHeap<Reverse<Held>>,
     number: u64,
-    /// The latest number that has gone on, by direction.
+    /// Latest number that was passed on, by direction.
     gone: [u64; 2],
 }
 
@@ -114,7 +114,7 @@ impl Queue {
         Some(held.frame)
     }
 
-    /// When the next one is due.
+    /// Time at which the next packet is due.
     pub fn due(&self) -> Option<Duration> {
         self.held.peek().map(|Reverse(held)| held.due)
     }

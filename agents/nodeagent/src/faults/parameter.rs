@@ -43,7 +43,7 @@ pub struct Parameter {
     values: &'static [&'static str],
 }
 
-/// By how much something is slowed; limpbench uses 10, 100 and 1000.
+/// Slow-down factor; limpbench uses 10, 100 and 1000.
 pub const FACTOR: Parameter =
     Parameter::number("factor", "how many times slower").above(1.0).at_most(1e6);
 
@@ -99,12 +99,12 @@ impl Parameter {
         Self { values, ..self }
     }
 
-    /// It may be absent.
+    /// Makes it optional.
     pub const fn optional(self) -> Self {
         Self { required: false, ..self }
     }
 
-    /// It may be absent and is `default` then.
+    /// Makes it optional, with a default.
     pub const fn or(self, default: Default) -> Self {
         Self { default: Some(default), ..self.optional() }
     }
@@ -178,7 +178,7 @@ pub fn complete(allowed: &[Parameter], given: &Value) -> Result<Value, String> {
     Ok(Value::Object(complete))
 }
 
-/// Whole numbers without a decimal point.
+/// Writes whole numbers without a decimal point.
 fn plain<S: Serializer>(number: &f64, to: S) -> Result<S::Ok, S::Error> {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         to.serialize_i64(*number as i64)

@@ -64,7 +64,7 @@ impl Fault for ProcessHang {
     }
 }
 
-/// Refuses where the role does not run.
+/// Refuses a role that does not run.
 pub fn refuse_unless_running(machine: &Machine, what: &str) -> Result<(), Refusal> {
     match machine.role.service() {
         ServiceState::Running => Ok(()),
@@ -74,9 +74,8 @@ pub fn refuse_unless_running(machine: &Machine, what: &str) -> Result<(), Refusa
     }
 }
 
-/// True if all are stopped and got no CPU time since they were last seen; they are seen anew. One that
-/// was killed meanwhile does nothing any more; one that went on for a while and is stopped again counts
-/// from here.
+/// True if all processes are stopped and got no CPU time since the last look. A killed one is
+/// ignored; one that was continued and stopped again counts from here.
 fn stand_still(processes: &mut Vec<Process>) -> bool {
     let alive = processes.iter().filter_map(|before| {
         let now = processes::find(before.pid)?;

@@ -22,7 +22,7 @@ const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/calls.so"));
 const CONTROL_BYTES: usize = 48;
 const COUNTS_AT: u64 = 32;
 
-/// Which calls to alter, and how, as the library takes them.
+/// Calls to alter, and their treatment, in the library's format.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Altered {
     pub calls: u32,
@@ -47,7 +47,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Of this machine; nothing is written yet.
+    /// The library's files on this machine; nothing is written yet.
     pub fn new(config: &Config) -> Calls {
         Calls::under(&config.state_dir)
     }
@@ -61,7 +61,7 @@ impl Calls {
         Calls { library: directory.join("calls.so"), control: directory.join("calls.control") }
     }
 
-    /// Before the role starts: what it has to be told, if its variables ask for it.
+    /// Prepares the start of the role: adds its variables for the library, if the role wants it.
     pub fn settle(&self, variables: &mut BTreeMap<String, String>) -> Result<()> {
         if variables.get(WANTED).is_some_and(|value| value == "on") {
             self.write()?;
@@ -88,7 +88,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Checks that a library can be loaded into programs here, and counts their calls.
+    /// Checks that a library can be loaded into programs here and counts their calls.
     pub fn can(directory: &Path) -> Result<()> {
         let tried = Calls::under(directory);
         fs::create_dir_all(directory)?;
@@ -107,13 +107,13 @@ impl Calls {
         Ok(())
     }
 
-    /// True if a process has the library in it; one that is static has not.
+    /// True if a process has loaded the library; a static one has not.
     pub fn is_in(&self, pid: i32) -> bool {
         let maps = processes::maps(pid);
         processes::find(pid).is_some() && maps.contains(&*self.library.to_string_lossy())
     }
 
-    /// From now on these calls are altered; counts begin anew.
+    /// Alters these calls from now on, and resets the counts.
     pub fn alter(&self, what: &Altered) -> Result<()> {
         let file = self.open()?;
         file.write_all_at(&[0; CONTROL_BYTES], 0)?;
@@ -125,7 +125,7 @@ impl Calls {
         file.write_all_at(&what.calls.to_ne_bytes(), 0).context("the library's control file")
     }
 
-    /// From now on none is; where there is no file none ever was.
+    /// Alters no calls from now on; without a file none ever was.
     pub fn leave(&self) -> Result<()> {
         if !self.control.exists() {
             return Ok(());
@@ -133,7 +133,7 @@ impl Calls {
         self.open()?.write_all_at(&0_u32.to_ne_bytes(), 0).context("the library's control file")
     }
 
-    /// Since the last change.
+    /// Counts since the last change.
     pub fn counts(&self) -> Result<Counts> {
         let mut bytes = [0; 16];
         self.open()?.read_exact_at(&mut bytes, COUNTS_AT)?;
@@ -151,7 +151,7 @@ impl Calls {
     }
 }
 
-/// A number drawn from 0 to 2^64 - 1 is below it with this probability.
+/// Threshold below which a number from 0 to 2^64 - 1 falls with this probability.
 fn threshold(share: f64) -> u64 {
     (share * 2_f64.powi(64)) as u64
 }

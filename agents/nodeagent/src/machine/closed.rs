@@ -18,7 +18,8 @@ const READ_ONLY: &str = "--read-only";
 const WRITABLE: &str = "--writable";
 const NONE: Option<&str> = None;
 
-/// Closed folders, and files in them that are not: the role's processes count calls in one.
+/// Folders that are closed to the role, and files in them that stay open: its processes count calls
+/// in one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Closed {
     pub read_only: Vec<PathBuf>,
@@ -26,7 +27,7 @@ pub struct Closed {
 }
 
 impl Closed {
-    /// As words of `exec-role`, for what is there.
+    /// Existing folders as words of `exec-role`.
     pub fn words(&self) -> Vec<PathBuf> {
         let words = |name: &'static str, paths: &[PathBuf]| -> Vec<PathBuf> {
             let there = paths.iter().filter(|path| path.exists());
@@ -37,7 +38,7 @@ impl Closed {
         all
     }
 
-    /// The reverse of `words`, and the words after them.
+    /// Parses `words`; returns the words after them too.
     pub fn parse<'a, 'b>(mut words: &'a [&'b str]) -> Result<(Closed, &'a [&'b str])> {
         let mut closed = Closed::default();
         while let Some(name) = words.first().filter(|name| [READ_ONLY, WRITABLE].contains(name)) {

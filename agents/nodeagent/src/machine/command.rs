@@ -12,13 +12,12 @@ use nix::unistd::Pid;
 
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// Runs a program and returns what it printed; an exit code other than 0 is an error with its
-/// words.
+/// Runs a program and returns its output; an exit code other than 0 is an error with its message.
 pub fn run(program: &str, arguments: &[&str]) -> Result<String> {
     run_with_input(program, arguments, "")
 }
 
-/// The same, with text on its standard input.
+/// As `run`, with text on its standard input.
 pub fn run_with_input(program: &str, arguments: &[&str], input: &str) -> Result<String> {
     let shown = format!("{program} {}", arguments.join(" "));
     let mut child = Command::new(program)

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// More settings than this are a mistake.
+/// Maximum number of settings.
 const SETTINGS_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 64;
 const VALUE_BYTES_MAX: usize = 4_096;
@@ -60,7 +60,7 @@ impl Environment {
     }
 }
 
-/// Refuses what would not be one line of the file each.
+/// Refuses settings that would not be one line of the file each.
 pub fn check(settings: &BTreeMap<String, String>) -> Result<(), String> {
     if settings.len() > SETTINGS_MAX {
         let count = settings.len();

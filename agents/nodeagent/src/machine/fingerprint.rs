@@ -16,7 +16,7 @@ use super::disk::root_device;
 use super::processes::{self, Process};
 use super::FAULT_MARK;
 
-/// How the source of a fault's own mount begins.
+/// Prefix of the source of a fault's own mount.
 pub const MOUNT_MARK: &str = "sparecraft_";
 
 /// The baseline and the life of the machine that it belongs to.
@@ -26,7 +26,7 @@ struct Kept {
     snapshot: Snapshot,
 }
 
-/// Looks at the machine.
+/// Takes a snapshot of the machine.
 pub fn take(cgroups: &Cgroups) -> Result<Snapshot> {
     let mut snapshot = Snapshot::new();
     snapshot.insert("qdisc".into(), qdiscs(&run("tc", &["-j", "qdisc", "show"])?)?);
@@ -54,7 +54,7 @@ pub fn baseline(file: &Path, cgroups: &Cgroups) -> Result<Snapshot> {
     Ok(kept.snapshot)
 }
 
-/// Compares two looks.
+/// Compares two snapshots.
 pub fn compare(baseline: &Snapshot, now: Snapshot) -> Fingerprint {
     let mut differences = Vec::new();
     let empty = BTreeMap::new();
@@ -79,7 +79,8 @@ pub fn compare(baseline: &Snapshot, now: Snapshot) -> Fingerprint {
     Fingerprint { baseline: baseline.clone(), now, clean: differences.is_empty(), differences }
 }
 
-/// Changes with every boot of the kernel, network name space and first process.
+/// Identity of this life of the machine; changes with every boot of the kernel, network name space
+/// and first process.
 fn life() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let network = fs::read_link("/proc/self/ns/net").unwrap_or_default();
@@ -152,7 +153,7 @@ fn routes(text: &str) -> BTreeMap<String, String> {
     routes
 }
 
-/// Of the agent's own cgroup only: the machine's limits are the platform's to change.
+/// Limits of the agent's own cgroup; the platform may change the machine's.
 fn limits(cgroups: &Cgroups) -> BTreeMap<String, String> {
     let mut limits = BTreeMap::new();
     if let Ok(cpu) = &cgroups.cpu {

@@ -16,7 +16,7 @@ use super::network::{addresses_of, DataInterface};
 
 const TABLE: &str = "sparecraft_control";
 
-/// Puts the table there, in the place of one that an earlier agent left.
+/// Installs the table, in place of one that an earlier agent left.
 pub fn shut(interface: &DataInterface, data: IpAddr, control: IpAddr) -> Result<()> {
     let links = run("ip", &["-j", "address", "show"])?;
     let rules = ruleset(
@@ -28,17 +28,17 @@ pub fn shut(interface: &DataInterface, data: IpAddr, control: IpAddr) -> Result<
     run_with_input("nft", &["-f", "-"], &rules).map(drop)
 }
 
-/// Takes the table away.
+/// Removes the table.
 pub fn remove() -> Result<()> {
     run_with_input("nft", &["-f", "-"], &without_table()).map(drop)
 }
 
-/// A table that is not there can only be deleted where it is made first.
+/// Deletes the table; it is created first, because a missing one cannot be deleted.
 fn without_table() -> String {
     format!("add table netdev {TABLE}\ndelete table netdev {TABLE}\n")
 }
 
-/// The data network may lie within the control network: its own packets pass.
+/// Rules of the table; packets of the data network pass, as it may lie within the control network.
 fn ruleset(interface: &str, control: IpAddr, control_net: &str, data_net: &str) -> String {
     let ip = if control.is_ipv4() { "ip" } else { "ip6" };
     let table = without_table();

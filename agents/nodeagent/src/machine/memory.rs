@@ -16,19 +16,19 @@ use super::cgroup::Cgroups;
 use super::cgroup_place::{read, value_of};
 use super::fingerprint::MOUNT_MARK;
 
-/// Written at once, between two looks at what is left.
+/// Bytes written between two looks at the free memory.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Of the host's memory: what stays free of it, whatever a machine may have.
+/// Share of the host's memory that stays free, whatever a machine may use.
 const HOST_SPARE_SHARE: f64 = 0.1;
 
 /// The kernel's counts of one cgroup, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Use {
-    /// Without the page cache that can go.
+    /// Memory in use, without reclaimable page cache.
     pub held: u64,
     pub shared: u64,
     pub unevictable: u64,
-    /// Processes that the kernel killed for want of memory.
+    /// Processes that the kernel killed for lack of memory.
     pub killed: u64,
 }
 
@@ -40,7 +40,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Refuses where the machine has no memory cgroup.
+    /// Finds it; refuses a machine without one.
     pub fn of(cgroups: &Cgroups) -> Result<Memory> {
         let directory = cgroups.memory.clone();
         Ok(Memory {
@@ -64,7 +64,7 @@ impl Memory {
         }
     }
 
-    /// None where the kernel says `max`, or more than the host has.
+    /// Limit of the cgroup; none for `max` or more than the host has.
     fn own_limit(&self) -> Result<Option<u64>> {
         let text = read(&self.directory.join(self.limit_file()))?;
         let host = host_bytes("MemTotal")?;
@@ -85,12 +85,12 @@ impl Memory {
         Ok(used(usage, &statistics, prefix, &events))
     }
 
-    /// Bytes that the machine may have yet.
+    /// Bytes that the machine may still use.
     pub fn room(&self) -> Result<u64> {
         Ok(self.limit()?.saturating_sub(self.look()?.held))
     }
 
-    /// The same, and without a limit of the machine's what the host can spare.
+    /// As `room`; for a machine without a limit, the memory that the host can spare.
     pub fn room_or_spare(&self) -> Result<u64> {
         match self.own_limit()? {
             Some(limit) => Ok(limit.saturating_sub(self.look()?.held)),
@@ -123,7 +123,7 @@ fn host_bytes(key: &str) -> Result<u64> {
     Ok(kilobytes * 1024)
 }
 
-/// Memory that the host has available [bytes], but for its last tenth.
+/// Memory that the host has available [bytes], less its last tenth.
 fn host_spare() -> Result<u64> {
     let kept = host_bytes("MemTotal")? as f64 * HOST_SPARE_SHARE;
     Ok(host_bytes("MemAvailable")?.saturating_sub(kept as u64))

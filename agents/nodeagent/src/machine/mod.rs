@@ -35,7 +35,7 @@ use workers::Workers;
 /// Environment variable that marks the processes of one interference episode.
 pub const FAULT_MARK: &str = "SPARECRAFT_FAULT";
 
-/// This machine, as the faults see it. Where a part is missing, the text says why.
+/// This machine, as the faults see it. A missing part has its reason as text.
 #[derive(Debug)]
 pub struct Machine {
     pub config: Config,
@@ -68,7 +68,7 @@ impl Machine {
     }
 }
 
-/// Why this machine does not have a part.
+/// Reason for a missing part of this machine.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Missing(pub String);

@@ -32,9 +32,9 @@ pub struct DataInterface {
 pub enum RootQdisc {
     /// The kernel's default.
     Default,
-    /// Ours.
+    /// The agent's.
     Own,
-    /// Somebody else's, described.
+    /// Another program's, with a description.
     Foreign(String),
 }
 
@@ -60,7 +60,7 @@ impl TokenBucket {
         }
     }
 
-    /// Puts it at an interface's root; `verb` is `add`, `change` or `replace`.
+    /// Installs it at an interface's root; `verb` is `add`, `change` or `replace`.
     pub fn apply(&self, verb: &str, interface: &str, handle: &str) -> Result<()> {
         let rate = format!("{}bit", self.rate_bit_per_s);
         let (burst, limit) = (self.burst_bytes.to_string(), self.limit_bytes.to_string());
@@ -89,7 +89,7 @@ impl DataInterface {
         Ok(DataInterface { name })
     }
 
-    /// Looks at the root qdisc.
+    /// Reads the root qdisc.
     pub fn root_qdisc(&self) -> Result<RootQdisc> {
         classify_root(&run("tc", &["-j", "qdisc", "show", "dev", &self.name])?)
     }

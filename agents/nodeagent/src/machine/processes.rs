@@ -44,7 +44,7 @@ impl Process {
         })
     }
 
-    /// A process that still holds something: not a zombie, not dead.
+    /// True unless it is a zombie or dead.
     pub fn is_alive(&self) -> bool {
         !matches!(self.state, 'Z' | 'X' | 'x')
     }
@@ -55,7 +55,7 @@ impl Process {
     }
 }
 
-/// The path of this program, to run it again in another part.
+/// Path of this program, to run another part of it.
 pub fn own_program() -> Result<PathBuf> {
     std::env::current_exe().context("cannot find the agent's own program file")
 }
@@ -93,8 +93,7 @@ fn any_variable(pid: i32, is_meant: impl Fn(&[u8]) -> bool) -> bool {
         .is_ok_and(|block| block.split(|byte| *byte == 0).any(is_meant))
 }
 
-/// The mappings of a process, as `/proc/PID/maps` tells them; nothing if it is gone. Another user's
-/// is told to that user alone, unless one may trace processes, which in a container nobody may.
+/// Mappings of a process (`/proc/PID/maps`); empty if it is gone. Only its own user may read them.
 pub fn maps(pid: i32) -> String {
     let file = format!("/proc/{pid}/maps");
     let own = fs::read_to_string(&file);

@@ -27,9 +27,9 @@ use super::store::{Store, STORE_MARK};
 use super::FAULT_MARK;
 use crate::config::Config;
 
-/// A role that has not ended this long after SIGTERM is killed.
+/// Time after SIGTERM at which the role is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
-/// Passes over the tree when signalling it: it may fork while we look.
+/// Maximum passes over the tree when signalling it: it may fork meanwhile.
 const PASSES_MAX: usize = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -53,10 +53,10 @@ struct State {
     /// The handle of our own child; an adopted role has none.
     child: Option<Child>,
     wanted: bool,
-    /// A fault keeps it down.
+    /// True if a fault keeps it down.
     crashed: bool,
     restart_at: Option<Instant>,
-    /// Nothing is started any more.
+    /// True if nothing is started any more.
     retired: bool,
 }
 
@@ -77,7 +77,7 @@ impl Leader {
 }
 
 impl Role {
-    /// Knows the role, takes over a running one, but starts nothing.
+    /// Reads the role and adopts a running one, but starts nothing.
     pub fn new(config: &Config, cgroups: Arc<Cgroups>) -> Role {
         let record = config.state_dir.join("role.json");
         let left =
@@ -97,7 +97,7 @@ impl Role {
         }
     }
 
-    /// Refuses where there is nothing to run.
+    /// Refuses a machine without a role.
     pub fn is_there(&self) -> Result<()> {
         let program = self.program.display();
         let is_file = self.program.is_file();
@@ -120,7 +120,7 @@ impl Role {
         &self.calls
     }
 
-    /// Its processes.
+    /// Processes of the role.
     pub fn processes(&self) -> Vec<Process> {
         self.tree(&mut self.lock())
     }
@@ -138,9 +138,8 @@ impl Role {
         self.end_tree(&mut state)
     }
 
-    /// Replaces the settings. A service that was started with others is restarted, unless it was
-    /// stopped or a fault keeps it down; returns whether it was. Done again after it failed half-way,
-    /// it does the rest.
+    /// Replaces the settings. A service with other settings is restarted, unless it was stopped or
+    /// a fault keeps it down; returns true if it was. Can be repeated after a failure.
     pub fn set(&self, settings: &BTreeMap<String, String>) -> Result<bool> {
         let mut state = self.lock();
         self.environment.set(settings)?;
@@ -154,7 +153,7 @@ impl Role {
         Ok(true)
     }
 
-    /// Starts nothing any more, whatever is undone: the agent ends.
+    /// Starts nothing any more, because the agent ends.
     pub fn retire(&self) {
         self.lock().retired = true;
     }
@@ -175,8 +174,8 @@ impl Role {
         self.start_locked(&mut state)
     }
 
-    /// Starts a role that ended of itself, as one does of a fault; one that was stopped, or is kept
-    /// down by a fault, stays as it is.
+    /// Starts a role that ended by itself; one that was stopped, or is kept down by a fault, stays
+    /// as it is.
     pub fn revive(&self) -> Result<()> {
         let mut state = self.lock();
         if state.wanted && !state.crashed {
@@ -255,7 +254,7 @@ impl Role {
             .with_context(|| format!("cannot write {}", self.record.display()))
     }
 
-    /// Folders of this agent that the role finds closed, the program's own among them.
+    /// Folders of the agent, and of this program, that are closed to the role.
     fn closed(&self, own: &Path) -> Closed {
         let mut closed = Closed {
             read_only: self.folders.to_vec(),
@@ -285,7 +284,7 @@ impl Role {
         self.signal_until_none(state, Signal::SIGKILL, |_| true)
     }
 
-    /// Signals those processes of the tree, and those that it forks meanwhile, until there are none.
+    /// Signals the selected processes of the tree, and their forks, until there are none.
     fn signal_until_none(
         &self,
         state: &mut State,

@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Store {
     socket: PathBuf,
-    /// Which folder it is over, for the next agent.
+    /// File that names the covered folder, for the next agent.
     record: PathBuf,
     cgroups: Arc<Cgroups>,
 }
@@ -47,7 +47,8 @@ impl Store {
         }
     }
 
-    /// Before the role starts: puts the pass-through where the variables want it, and nowhere else.
+    /// Prepares the start of the role: mounts the pass-through where its variables want it, and
+    /// nowhere else.
     pub fn settle(&self, variables: &BTreeMap<String, String>) -> Result<()> {
         let is_wanted = variables.get(WANTED).is_some_and(|value| value == "on");
         if !is_wanted {
@@ -92,7 +93,7 @@ impl Store {
         Ok(())
     }
 
-    /// Unmounts it, and returns when it has ended; none there is no error.
+    /// Unmounts it, and returns when it has ended. Without one it does nothing.
     pub fn end(&self) -> Result<()> {
         let Some(folder) = self.folder() else {
             return Ok(());
@@ -114,7 +115,7 @@ impl Store {
         }
     }
 
-    /// The folder that it is over, if it is there.
+    /// The covered folder, if it is mounted.
     pub fn folder(&self) -> Option<PathBuf> {
         let folder = fs::read_to_string(&self.record).ok()?;
         Some(PathBuf::from(folder))
@@ -125,7 +126,7 @@ impl Store {
         self.ask(&Request::Look(id.into()))
     }
 
-    /// Asks the process itself.
+    /// Sends a request to its process.
     pub fn ask(&self, request: &Request) -> Result<Answer> {
         ask(&self.socket, request)
     }

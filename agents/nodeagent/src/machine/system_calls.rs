@@ -66,7 +66,7 @@ const NAME_SPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWNET,
 ];
 
-/// Refuses them to the calling process and all that it starts, for good; needs `no_new_privs`.
+/// Refuses these calls to the calling process and its children, for good; needs `no_new_privs`.
 pub fn refuse() -> Result<()> {
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
         REFUSED.iter().map(|call| (*call, Vec::new())).collect();

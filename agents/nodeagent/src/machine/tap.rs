@@ -20,11 +20,11 @@ const DEVICE: &str = "/dev/net/tun";
 /// The kernel's number of the TUN/TAP driver (Documentation/admin-guide/devices.txt).
 const DEVICE_NUMBER: (u64, u64) = (10, 200);
 
-/// The process's end of it.
+/// The process's end of a TAP device.
 pub struct Tap(linux::Tap);
 
 impl Tap {
-    /// Makes a device that takes what `twin` takes: its MAC address and its MTU. It is up.
+    /// Creates a device with the MAC address and MTU of `twin`, and sets it up.
     pub fn like(twin: &str, name: &str) -> Result<Tap> {
         let tap = create(name).with_context(|| format!("cannot make the TAP device {name}"))?;
         tap.set_nonblocking(true)?;
@@ -35,7 +35,7 @@ impl Tap {
         Ok(Tap(tap))
     }
 
-    /// Waits for a frame, so long at most.
+    /// Waits for a frame, at most this long.
     pub fn wait(&self, most: Duration) -> io::Result<()> {
         let mut waited = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
         match ppoll(&mut waited, Some(TimeSpec::from_duration(most)), None) {
@@ -44,7 +44,7 @@ impl Tap {
         }
     }
 
-    /// The next frame that is there; its length.
+    /// Reads the next frame, if there is one; returns its length.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match self.0.recv(buffer) {
             Ok(length) => Ok(Some(length)),
@@ -53,7 +53,7 @@ impl Tap {
         }
     }
 
-    /// Gives a frame to the machine, as if it came over this link.
+    /// Passes a frame to the machine, as if it arrived over this link.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         self.0.send(frame).map(drop)
     }
@@ -72,7 +72,7 @@ fn link_of(link: &str) -> Result<(String, String)> {
     }
 }
 
-/// A container may lack the driver's file although it may use the driver.
+/// Creates the device, and the driver's file where a container lacks it.
 fn create(name: &str) -> Result<linux::Tap> {
     let name = Interface::new(name)?;
     if Path::new(DEVICE).exists() {
@@ -93,8 +93,8 @@ fn create(name: &str) -> Result<linux::Tap> {
     made
 }
 
-/// Packets that come over it have sources that are reached over its twin: the kernel's strict check of
-/// that, where it is on, would drop all.
+/// Accepts packets whose sources are routed over its twin: a strict reverse-path check would drop
+/// all.
 fn take_packets_from_other_routes(name: &str) -> Result<()> {
     const STRICT: &str = "1";
     let file = |of: &str| format!("/proc/sys/net/ipv4/conf/{of}/rp_filter");

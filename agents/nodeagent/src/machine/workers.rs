@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// Those of one machine. An agent that ends takes them with it; what they held is then undone from
-/// the journal.
+/// Worker threads of one machine. An agent that ends takes them along; their faults are then undone
+/// from the journal.
 #[derive(Debug, Default)]
 pub struct Workers(Mutex<BTreeMap<String, Worker>>);
 
@@ -33,7 +33,7 @@ impl Stop {
         *lock(&self.asked)
     }
 
-    /// Waits so long at most, and says whether it is to end.
+    /// Waits at most this long; returns true if it must end.
     pub fn wait(&self, most: Duration) -> bool {
         let waited = self.told.wait_timeout_while(lock(&self.asked), most, |asked| !*asked);
         *waited.unwrap_or_else(PoisonError::into_inner).0
@@ -46,7 +46,7 @@ impl Stop {
 }
 
 impl Workers {
-    /// Starts the thread of a fault; `seen` is what it shows of itself.
+    /// Starts the thread of a fault; `seen` is the state that it shows.
     pub fn start<T: Send + Sync + 'static>(
         &self,
         id: &str,

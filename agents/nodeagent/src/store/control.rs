@@ -18,7 +18,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 #[serde(rename_all = "lowercase")]
 pub enum Request {
     Set(IoFault),
-    /// By the fault's id.
+    /// Clears the fault with this id.
     Clear(String),
     Look(String),
 }

@@ -163,8 +163,8 @@ impl PassThrough {
     }
 }
 
-/// How a file is opened underneath. The page cache here may read what is only written to, offsets
-/// come with each request, and a buffer of `O_DIRECT` would have to lie as the disk wants it.
+/// Options for opening a file underneath. The page cache may read files that are only written,
+/// offsets come with each request, and `O_DIRECT` would need aligned buffers.
 fn opening(flags: i32) -> OpenOptions {
     let flags = OFlag::from_bits_retain(flags);
     let access = flags & OFlag::O_ACCMODE;

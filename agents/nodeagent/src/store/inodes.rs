@@ -23,12 +23,12 @@ pub struct Inodes {
 
 struct Node {
     file: File,
-    /// How often the kernel was told of it.
+    /// Lookups by the kernel.
     lookups: u64,
 }
 
 impl Inodes {
-    /// With the folder underneath as the root.
+    /// Creates the table with the folder underneath as the root.
     pub fn new(root: File) -> io::Result<Inodes> {
         let metadata = root.metadata()?;
         let node = Node { file: root, lookups: 1 };
@@ -77,7 +77,7 @@ impl Inodes {
         }
     }
 
-    /// Its attributes as they are now.
+    /// Current attributes.
     pub fn attributes(&self, id: u64) -> io::Result<FileAttr> {
         Ok(self.attributes_of(&self.file(id)?.metadata()?))
     }

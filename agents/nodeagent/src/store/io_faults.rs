@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
     Read,
-    /// By how many bytes it makes the file longer.
+    /// Number of bytes by which it extends the file.
     Write {
         grows: u64,
     },
     Sync,
 }
 
-/// Which of them a fault meets.
+/// Operations that a fault meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Of {
@@ -35,9 +35,9 @@ pub enum Of {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Harm {
-    /// This share gets EIO.
+    /// EIO for this share.
     Fail { share: f64 },
-    /// This share waits so long.
+    /// A delay for this share.
     Slow { share: f64, delay_s: f64 },
     /// All wait until the fault is over.
     Hang,
@@ -60,7 +60,7 @@ pub struct Counts {
     /// I/Os of the kind that it meets.
     pub seen: u64,
     pub hit: u64,
-    /// Of those that it held up and that went on.
+    /// Total time of delayed operations that completed.
     pub waited_s: f64,
     pub went_on: u64,
     /// Held up right now.
@@ -89,7 +89,7 @@ struct State {
 pub enum Fate {
     GoesOn,
     Fails(i32),
-    /// For so long since it was asked, or until the fault is over.
+    /// A delay since the request, or until the fault is over.
     Waits {
         asked: Instant,
         delay: Option<Duration>,

@@ -190,7 +190,7 @@ impl Driver {
         self.take(grants);
     }
 
-    /// One more for a request that holds something.
+    /// Hedges a request that holds something.
     fn hedge(&mut self, pick: usize) {
         if self.held.is_empty() {
             return;

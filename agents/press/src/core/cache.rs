@@ -56,12 +56,12 @@ impl Cache {
         self.bytes
     }
 
-    /// How many pages.
+    /// Number of pages.
     pub fn len(&self) -> usize {
         self.pages.len()
     }
 
-    /// None?
+    /// True if it is empty.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }

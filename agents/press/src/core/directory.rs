@@ -42,7 +42,7 @@ impl Directory {
         }
     }
 
-    /// Nothing is known of `peer`.
+    /// Forgets all pages of `peer`.
     pub fn forget(&mut self, peer: usize) {
         self.keys_of[peer] = 0;
         self.holders.retain(|_, holders| {
@@ -51,7 +51,7 @@ impl Directory {
         });
     }
 
-    /// How many pages `peer` has.
+    /// Number of pages of `peer`.
     pub fn keys_of(&self, peer: usize) -> usize {
         self.keys_of[peer]
     }

@@ -83,7 +83,7 @@ impl Link {
         is_due.then(|| Message::Credit(std::mem::take(&mut self.taken)))
     }
 
-    /// Is this the change that was to come next? If one was lost: asks for all again, once.
+    /// Accepts the change that is next in order. If one was lost, asks for all again, once.
     pub fn expects(&mut self, change: &Change) -> Result<(), Option<Message>> {
         if change.is_reset || (change.number == self.heard + 1 && !self.is_resend_asked) {
             self.heard = change.number;
@@ -99,7 +99,7 @@ impl Link {
         self.idle_since = now;
     }
 
-    /// For how long the peer has been waited for without doing anything.
+    /// Time for which the peer has been awaited without an action.
     pub fn waited(&self, now: Duration) -> Duration {
         match self.is_waited_for() {
             true => now.saturating_sub(self.idle_since),
@@ -107,12 +107,12 @@ impl Link {
         }
     }
 
-    /// How many messages wait for room in the window.
+    /// Messages that wait for room in the window.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// How many messages are on their way.
+    /// Messages without an acknowledgement.
     pub fn unacknowledged(&self) -> u32 {
         self.window - self.credit
     }

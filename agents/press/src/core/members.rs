@@ -18,7 +18,7 @@ impl Members {
         (0..count).fold(Self::default(), |set, node| set.with(node))
     }
 
-    /// Is it in?
+    /// True for a member.
     pub fn contains(self, node: usize) -> bool {
         node < NODES_MAX && self.0 & (1 << node) != 0
     }
@@ -43,7 +43,7 @@ impl Members {
         self.0 == 0
     }
 
-    /// How many.
+    /// Number of members.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }

@@ -18,7 +18,7 @@ pub type FetchId = u64;
 pub struct Page {
     /// The contents of the file.
     pub body: Bytes,
-    /// Of key and body, as they were when the file was read.
+    /// Checksum of key and body, made when the file was read.
     pub check: u32,
 }
 
@@ -29,7 +29,7 @@ impl Page {
         Self { body, check }
     }
 
-    /// Is it what was read for this key?
+    /// True if it is the content that was read for this key.
     pub fn is_of(&self, key: &str) -> bool {
         self.check == check_of(key, &self.body)
     }
@@ -93,7 +93,7 @@ impl Message {
     }
 }
 
-/// Which of two views is the newer: the higher epoch, then the master who comes first in the list.
+/// Order of views: the higher epoch is newer, then the master who is first in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ViewId {
     /// Rises with each view.

@@ -36,7 +36,7 @@ pub struct Monitor {
     /// The newest view that was heard of; the node is not in it where it is not `view`.
     newest: ViewId,
     now: Duration,
-    /// When each node last answered a query; none: not since it is not a member.
+    /// Time of each node's last answer to a query; none since it left.
     present: Vec<Option<Duration>>,
     beaten: Duration,
     asked: Duration,
@@ -76,12 +76,12 @@ impl Monitor {
         self.view
     }
 
-    /// Is this node in the newest view that it knows of?
+    /// True if this node is in the newest view that it knows.
     pub fn is_member(&self) -> bool {
         self.newest == self.view.id
     }
 
-    /// Is it the master?
+    /// True if it is the master.
     pub fn is_master(&self) -> bool {
         self.is_member() && self.view.id.master == self.me
     }

@@ -530,7 +530,7 @@ impl Node {
         self.me
     }
 
-    /// Whom it works with, and how that is decided.
+    /// Its cluster, and how membership is decided.
     pub fn membership(&self) -> &Membership {
         &self.membership
     }
@@ -550,7 +550,7 @@ impl Node {
         self.links[peer].as_ref()
     }
 
-    /// With whom it is connected.
+    /// Peers with a connection.
     pub fn linked(&self) -> Members {
         let linked = (0..self.links.len()).filter(|&peer| self.links[peer].is_some());
         linked.fold(Members::default(), Members::with)

@@ -59,9 +59,9 @@ def test_there_are_as_many_attacks_as_are_promised() -> None:
     assert len(ATTACKS) >= ATTACKS_MIN
 
 
-def _statements(policies: list[Policy], effect: str = "Allow") -> Iterator[Mapping[str, Any]]:
+def _statements(policies: list[Policy]) -> Iterator[Mapping[str, Any]]:
     for policy in policies:
-        yield from (one for one in policy["Statement"] if one["Effect"] == effect)
+        yield from (one for one in policy["Statement"] if one["Effect"] == "Allow")
 
 
 def _listed(value: str | list[str]) -> list[str]:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from core.errors import InputError
 from experiments.cli import app
 from experiments.commands.init import make_design
-from experiments.design.contracts import FAULT_KINDS, INTERFERENCE_KINDS, KINDS
+from experiments.design.contracts import KINDS
 from experiments.design.interference import episodes
 from experiments.design.schedule import block_length_s, blocks
 from experiments.tests.called import call
@@ -118,7 +118,7 @@ def test_a_load_of_unknown_length_has_no_price_of_its_own() -> None:
     assert known["cost"]["usd_of_load"] == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("kind", [*FAULT_KINDS, *INTERFERENCE_KINDS])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_says_what_it_runs_and_how_that_is_undone(kind: str) -> None:
     one = KINDS[kind]
     for text in (one.commands, one.undo):

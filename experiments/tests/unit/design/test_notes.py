@@ -10,7 +10,7 @@ import pytest
 
 from core.errors import InputError
 from experiments.design import Design, load_design
-from experiments.design.contracts import FAULT_KINDS, INTERFERENCE_KINDS, MACHINE_KINDS
+from experiments.design.contracts import KINDS, MACHINE_KINDS
 from experiments.design.feasible import infeasible
 from experiments.design.notes import caps_of, notes_on
 from experiments.design.roles import find_roles
@@ -121,10 +121,10 @@ def _rows() -> dict[str, tuple[str, str]]:
 
 
 def test_every_kind_of_fault_and_interference_has_its_row() -> None:
-    assert set(_rows()) == {*FAULT_KINDS, *INTERFERENCE_KINDS}
+    assert set(_rows()) == set(KINDS)
 
 
-@pytest.mark.parametrize("kind", [*FAULT_KINDS, *INTERFERENCE_KINDS])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_is_where_its_row_says_by_the_platform_or_the_agent(kind: str) -> None:
     local, ec2 = _rows()[kind]
     assert ec2.startswith(VERDICTS)

@@ -102,11 +102,11 @@ def test_a_design_that_makes_machines_anew_is_refused(tmp_path: Path) -> None:
 
 def attached(
     monkeypatch: pytest.MonkeyPatch, *, states: Callable[[str], str] = lambda _: "running",
-    cpus: Callable[[str], float] = lambda name: 1.0 if "-db-" in name else 0.6, **changed: Any,
+    **changed: Any,
 ) -> AttachedLocalFleet:  # fmt: skip
     monkeypatch.setattr(docker, "check", lambda *_: None)
     monkeypatch.setattr(docker, "state", lambda name, *_: states(name))
-    monkeypatch.setattr(docker, "limits", lambda name, *_: (cpus(name), 512.0))
+    monkeypatch.setattr(docker, "limits", lambda name, *_: (1.0 if "-db-" in name else 0.6, 512.0))
     inventory = Inventory.model_validate_json(json.dumps(fleet(**changed)))
     return AttachedLocalFleet(inventory, Identity(**IDENTITY))
 

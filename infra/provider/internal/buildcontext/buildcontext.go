@@ -25,7 +25,7 @@ import (
 	"github.com/moby/patternmatcher/ignorefile"
 )
 
-// Spec says what goes into a build.
+// Spec describes a build.
 type Spec struct {
 	Dir        string            // the context directory on this host
 	Dockerfile string            // path of the Dockerfile in the context

@@ -106,7 +106,7 @@ func (e *Engine) removeReplaced(ctx context.Context, tag string) error {
 	return nil
 }
 
-// Pull gets an image from its registry.
+// Pull pulls an image from its registry.
 func (e *Engine) Pull(ctx context.Context, name string) error {
 	body, err := e.ImagePull(ctx, name, image.PullOptions{})
 	if err != nil {

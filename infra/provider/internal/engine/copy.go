@@ -7,8 +7,8 @@ import (
 	"github.com/docker/docker/client"
 )
 
-// CopyImage brings an image from this engine to another, through the two APIs and this process:
-// nothing is written to a disk here, and no registry is needed.
+// CopyImage copies an image from this engine to another through both APIs and this process: it
+// needs neither a registry nor a local file.
 func (e *Engine) CopyImage(ctx context.Context, tag string, to *Engine) error {
 	saved, err := e.ImageSave(ctx, []string{tag})
 	if err != nil {

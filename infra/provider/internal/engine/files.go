@@ -89,7 +89,7 @@ func (e *Engine) missingParents(
 	return missing, nil
 }
 
-// fileMax is the most that is read of a file in a container: more is another file than was put there.
+// fileMax bounds the bytes read of a file in a container: a larger one has been replaced.
 const fileMax = 16 << 20
 
 // GetFile reads one file of a container, at most fileMax bytes of it.

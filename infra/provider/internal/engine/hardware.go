@@ -22,19 +22,18 @@ const (
 //go:embed hardware.sh
 var hardwareScript string
 
-// Hardware is what machines are given of their host.
+// Hardware is the part of a host that machines get.
 type Hardware struct {
 	// Disk is the path of the block device under Docker's root.
 	Disk string
-	// NoDisk says why there is none to throttle.
+	// NoDisk is the reason for having no disk to throttle.
 	NoDisk error
-	// Fuse says whether the host has FusePath. Without it a machine's agent says that it cannot
-	// inject the faults that need one.
+	// Fuse is true if the host has FusePath. Without it a machine's agent cannot inject some faults.
 	Fuse bool
 }
 
-// Hardware looks at the engine's host, once: from a container, as the host may be another machine.
-// The image has to have a shell.
+// Hardware inspects the engine's host, once: from a container, as the host may be another machine.
+// The image needs a shell.
 func (e *Engine) Hardware(ctx context.Context, image, experiment string) (Hardware, error) {
 	e.probe.Lock()
 	defer e.probe.Unlock()

@@ -11,9 +11,9 @@ import (
 	"github.com/docker/docker/client"
 )
 
-// Host is a Docker engine and how it is reached.
+// Host is a Docker engine with its address.
 type Host struct {
-	// Name is how resources and messages call it.
+	// Name is used by resources and messages.
 	Name string
 	// Address is unix://PATH, tcp://HOST:PORT or ssh://[USER@]HOST[:PORT][/SOCKET].
 	Address string
@@ -28,11 +28,11 @@ const (
 	keyFile  = "key.pem"
 )
 
-// noQuestions keeps ssh from asking for a password or a host's key where nobody can answer.
+// noQuestions keeps ssh from prompting for a password or a host key.
 var noQuestions = []string{"-o", "BatchMode=yes", "-o", "ConnectTimeout=10"}
 
-// HostOfEnvironment is the engine that DOCKER_HOST names, by default the local socket, with the
-// client's certificates in DOCKER_CERT_PATH.
+// HostOfEnvironment is the engine of DOCKER_HOST, by default the local socket, with the client's
+// certificates in DOCKER_CERT_PATH.
 func HostOfEnvironment(name string, environment func(string) string) Host {
 	address := environment(client.EnvOverrideHost)
 	if address == "" {
@@ -41,8 +41,8 @@ func HostOfEnvironment(name string, environment func(string) string) Host {
 	return Host{Name: name, Address: address, Certificates: environment(client.EnvOverrideCertPath)}
 }
 
-// Check is an error unless the address has one of the three forms. Whoever reaches an engine is
-// root on its host, so that tcp without a client's certificate is for this machine only.
+// Check is an error unless the address has one of the three forms. A client of an engine is root on
+// its host, so tcp without a client's certificate is allowed for this machine only.
 func (h Host) Check() error {
 	_, err := h.options()
 	return err
@@ -85,7 +85,8 @@ func (h Host) overTCP(address *url.URL) ([]client.Opt, error) {
 	return []client.Opt{client.WithHost(h.Address)}, nil
 }
 
-// overSSH speaks through `docker system dial-stdio` on the other host, as Docker's own client does.
+// overSSH connects through `docker system dial-stdio` on the other host, as Docker's own client
+// does.
 func (h Host) overSSH() ([]client.Opt, error) {
 	helper, err := connhelper.GetConnectionHelperWithSSHOpts(h.Address, noQuestions)
 	if err != nil {

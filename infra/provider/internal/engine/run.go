@@ -13,7 +13,7 @@ import (
 
 const removeLimit = 20 * time.Second
 
-// runOnce runs a container until its process ends, removes it, and gives what it printed. A code
+// runOnce runs a container until its process ends, removes it, and returns its output. An exit code
 // other than 0 is an error.
 func (e *Engine) runOnce(
 	ctx context.Context, config *container.Config, host *container.HostConfig,
@@ -43,7 +43,7 @@ func (e *Engine) runOnce(
 	}
 }
 
-// Printed is what a container's process printed: the last lines of it, or "all".
+// Printed returns the last lines of a container's output, or all.
 func (e *Engine) Printed(ctx context.Context, id, lines string) (string, error) {
 	stream, err := e.ContainerLogs(ctx, id, container.LogsOptions{
 		ShowStdout: true, ShowStderr: true, Tail: lines,

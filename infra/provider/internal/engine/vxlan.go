@@ -14,7 +14,7 @@ import (
 	"github.com/docker/docker/api/types/network"
 )
 
-// MTUOption is how Docker's bridge driver calls the largest packet.
+// MTUOption is the option of Docker's bridge driver for the MTU.
 const MTUOption = "com.docker.network.driver.mtu"
 
 const (

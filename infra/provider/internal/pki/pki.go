@@ -1,4 +1,4 @@
-// Package pki makes an experiment's own certificate authority and what it signs. Keys are ECDSA
+// Package pki makes an experiment's own certificate authority and its certificates. Keys are ECDSA
 // P-256 in PKCS #8, which rustls, Go and Python's ssl all read.
 package pki
 
@@ -20,8 +20,8 @@ import (
 // a month before the end.
 const Lifetime = 365 * 24 * time.Hour
 
-// ClientLifetime is how long a client's certificate is of use to whoever comes by it: a day more than
-// the longest fleet that is paid for by the hour. The provider renews it from half of it on.
+// ClientLifetime bounds the use of a stolen client certificate: a day more than the longest fleet
+// that is paid for by the hour. The provider renews it from half of it on.
 const ClientLifetime = 8 * 24 * time.Hour
 
 // clockSkew is how far a machine's clock may lag.
@@ -44,7 +44,7 @@ func NewAuthority(experiment string, now time.Time) (Pair, error) {
 	return sign(template, nil, nil)
 }
 
-// IssueClient signs a certificate for whoever controls the experiment.
+// IssueClient signs a certificate for the controller of the experiment.
 func IssueClient(authority Pair, now time.Time) (Pair, error) {
 	return issue(
 		authority, "sparecraft client", nil, x509.ExtKeyUsageClientAuth, now, ClientLifetime,
@@ -89,7 +89,7 @@ func issue(
 	return sign(template, parsed.Leaf, parsed.PrivateKey)
 }
 
-// ClientRenewalDue says whether half of a client's certificate's life is over.
+// ClientRenewalDue is true in the second half of a client certificate's life.
 func ClientRenewalDue(certificate string, now time.Time) (bool, error) {
 	block, _ := pem.Decode([]byte(certificate))
 	if block == nil {

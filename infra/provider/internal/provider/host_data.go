@@ -10,7 +10,8 @@ import (
 
 var _ datasource.DataSourceWithConfigure = (*hostData)(nil)
 
-// hostData is what an engine says of its host: whether a fleet fits is asked of it in a precondition.
+// hostData reads the facts of an engine's host, so that a precondition can check whether a fleet
+// fits.
 type hostData struct{ *connection }
 
 type hostDataModel struct {
@@ -24,7 +25,7 @@ type hostDataModel struct {
 	CgroupVersion types.String `tfsdk:"cgroup_version"`
 }
 
-// told is a text that a data source tells.
+// told is a text attribute of a data source.
 func told(description string) schema.StringAttribute {
 	return schema.StringAttribute{Computed: true, Description: description}
 }

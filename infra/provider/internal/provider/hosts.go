@@ -18,7 +18,7 @@ import (
 	"sparecraft/infra/provider/internal/engine"
 )
 
-// onlyHost is the name of the one host where the provider's block has none.
+// onlyHost is the name of the host if the provider's block has none.
 const onlyHost = "local"
 
 // hostModel is one host of the provider's block.
@@ -67,7 +67,7 @@ func hostAttribute() schema.StringAttribute {
 	}
 }
 
-// pool is the connected hosts, the first first.
+// pool has the connected hosts in order.
 type pool []*engine.Engine
 
 func (p pool) names() []string {
@@ -78,7 +78,7 @@ func (p pool) names() []string {
 	return names
 }
 
-// find is the engine of a host; no name is the first's.
+// find returns the engine of a host; an empty name is the first host.
 func (p pool) find(name string) *engine.Engine {
 	for _, one := range p {
 		if name == "" || one.Host.Name == name {
@@ -88,7 +88,7 @@ func (p pool) find(name string) *engine.Engine {
 	return nil
 }
 
-// connectAll reaches all hosts side by side. Each one that does not answer is a diagnostic.
+// connectAll connects to all hosts in parallel. Each one that does not answer is a diagnostic.
 func connectAll(ctx context.Context, hosts []engine.Host) (pool, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 	found, failed := make(pool, len(hosts)), make([]error, len(hosts))
@@ -115,7 +115,7 @@ func noAnswer(host string, err error) diag.Diagnostic {
 	}.diagnostic()
 }
 
-// hostsOf reads the provider's hosts. A name stands once.
+// hostsOf reads the provider's hosts, whose names are unique.
 func hostsOf(models []hostModel, environment func(string) string) ([]engine.Host, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 	if len(models) == 0 {
@@ -137,7 +137,7 @@ func hostsOf(models []hostModel, environment func(string) string) ([]engine.Host
 	return hosts, diagnostics
 }
 
-// at is the engine of a resource's host, or nil with a diagnostic.
+// at returns the engine of a resource's host, or nil with a diagnostic.
 func (c *connection) at(host types.String, diagnostics *diag.Diagnostics) *engine.Engine {
 	found := c.hosts.find(host.ValueString())
 	if found == nil {
@@ -155,8 +155,8 @@ func (c *connection) noSuchHost(where path.Path, name string) diag.Diagnostic {
 	}.diagnostic())
 }
 
-// forget drops a resource from the state whose host left the provider's hosts: a host that is dead
-// is taken out there, and what was on it is made anew on others.
+// forget drops a resource from the state if its host is no longer among the provider's: a dead host
+// is removed there, and its resources are recreated on others.
 func (c *connection) forget(
 	ctx context.Context, host types.String, state *tfsdk.State, diagnostics *diag.Diagnostics,
 ) bool {
@@ -171,7 +171,7 @@ func (c *connection) forget(
 	return true
 }
 
-// checkHost refuses a host that is not there when it is planned.
+// checkHost refuses an unknown host in the plan.
 func (c *connection) checkHost(ctx context.Context, plan tfsdk.Plan, diagnostics *diag.Diagnostics) {
 	var host types.String
 	diagnostics.Append(plan.GetAttribute(ctx, path.Root("host"), &host)...)
@@ -180,7 +180,7 @@ func (c *connection) checkHost(ctx context.Context, plan tfsdk.Plan, diagnostics
 	}
 }
 
-// importFrom takes ID, or HOST/ID.
+// importFrom splits ID or HOST/ID.
 func (c *connection) importFrom(
 	ctx context.Context, request resource.ImportStateRequest, response *resource.ImportStateResponse,
 ) {

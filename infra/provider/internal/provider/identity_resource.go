@@ -17,7 +17,7 @@ import (
 	"sparecraft/infra/provider/internal/pki"
 )
 
-// renewBefore is how long before its end a plan shows that an identity has to be made anew.
+// renewBefore is the time before its end at which a plan renews an identity.
 const renewBefore = 30 * 24 * time.Hour
 
 var (
@@ -25,8 +25,8 @@ var (
 	_ resource.ResourceWithModifyPlan = (*identityResource)(nil)
 )
 
-// identityResource is who may talk to whom in one experiment: its authority, the client's
-// certificate and one certificate per server. It lives in the state only, so it has no import.
+// identityResource is the authority of one experiment, the client's certificate and one certificate
+// per server. It exists in the state only, so it has no import.
 type identityResource struct{ *connection }
 
 type identityModel struct {
@@ -234,7 +234,7 @@ func (m identityModel) authority() pki.Pair {
 	return pki.Pair{Certificate: m.CACertificate.ValueString(), Key: m.CAKey.ValueString()}
 }
 
-// issueServers makes the certificates that are not there yet.
+// issueServers makes the missing certificates.
 func issueServers(ctx context.Context, model *identityModel, now time.Time) diag.Diagnostics {
 	servers := map[string][]string{}
 	diagnostics := model.Servers.ElementsAs(ctx, &servers, false)
@@ -261,7 +261,7 @@ func issueServers(ctx context.Context, model *identityModel, now time.Time) diag
 	return diagnostics
 }
 
-// Read has nothing to ask: the state is the only copy.
+// Read does nothing: the state is the only copy.
 func (r *identityResource) Read(context.Context, resource.ReadRequest, *resource.ReadResponse) {}
 
 // Delete forgets the identity with the state.

@@ -11,7 +11,7 @@ import (
 	"sparecraft/infra/provider/internal/engine"
 )
 
-// hostsOf is the engines that are to have the image; the first builds it.
+// hostsOf returns the engines that need the image; the first builds it.
 func (r *imageResource) hostsOf(
 	ctx context.Context, model imageModel, diagnostics *diag.Diagnostics,
 ) pool {
@@ -22,7 +22,8 @@ func (r *imageResource) hostsOf(
 	return at
 }
 
-// present is the engines of the model's hosts that the provider has, and the names of those it has not.
+// present returns the engines of the model's hosts, and the names of hosts that the provider does
+// not have.
 func (r *imageResource) present(
 	ctx context.Context, model imageModel, diagnostics *diag.Diagnostics,
 ) (at pool, missing []string) {
@@ -41,7 +42,7 @@ func (r *imageResource) present(
 	return at, missing
 }
 
-// copyTo brings the image to hosts that have another content, or none, under its tag.
+// copyTo copies the image to hosts that have another content, or none, under its tag.
 func copyTo(
 	ctx context.Context, from *engine.Engine, to pool, tag, hash string,
 ) diag.Diagnostics {
@@ -89,7 +90,7 @@ func (m *imageModel) look(ctx context.Context, at pool) diag.Diagnostics {
 	return diagnostics
 }
 
-// isOn says whether the image is on these hosts and no others.
+// isOn is true if the image is on these hosts and no others.
 func (m *imageModel) isOn(at pool) bool {
 	ids := m.IDs.Elements()
 	for _, on := range at {

@@ -24,7 +24,7 @@ import (
 	"sparecraft/infra/provider/internal/engine"
 )
 
-// buildLimit bounds the build of an image and its copies: some load and compile for long.
+// buildLimit bounds the build of an image and its copies; some download and compile for long.
 const buildLimit = time.Hour
 
 var (
@@ -188,8 +188,8 @@ func (r *imageResource) ModifyPlan(
 	response.Diagnostics.Append(response.Plan.Set(ctx, plan)...)
 }
 
-// load lists and hashes what the model wants built, and gives the build's arguments. No context and no
-// problem: the stock image is not there yet.
+// load lists and hashes the model's context, and returns the build's arguments. No context and no
+// problem: the stock image does not exist yet.
 func load(
 	ctx context.Context,
 	on *engine.Engine,

@@ -13,7 +13,7 @@ import (
 	"sparecraft/infra/provider/internal/engine"
 )
 
-// pullStock has the image there. One that a registry does not give is a problem with its own words.
+// pullStock pulls the image. A failure of the registry is a problem in its own words.
 func pullStock(ctx context.Context, on *engine.Engine, name string) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 	if name == "" {
@@ -34,7 +34,7 @@ func pullStock(ctx context.Context, on *engine.Engine, name string) diag.Diagnos
 	return diagnostics
 }
 
-// withStock adds what a stock image says of itself to the arguments, whose own values win.
+// withStock adds settings of a stock image to the arguments, whose own values win.
 func withStock(
 	arguments map[string]string,
 	name string,
@@ -54,7 +54,7 @@ func withStock(
 	return all
 }
 
-// probe is the program of a HEALTHCHECK; none where there is none.
+// probe returns the program of a HEALTHCHECK, if there is one.
 func probe(test, shell []string) []string {
 	if len(test) < 2 {
 		return nil

@@ -14,9 +14,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-// checkAddresses refuses, in the plan, an address that is not of its network, is its host's own, or is
-// that of a container that is not the fleet's: its machines may change addresses among themselves. A
-// network that is still to be made is not looked at.
+// checkAddresses refuses, in the plan, an address outside its network, its host's own, or that of a
+// container of another fleet: the fleet's own machines may swap addresses. It ignores a network
+// that does not exist yet.
 func (r *machineResource) checkAddresses(
 	ctx context.Context, plan tfsdk.Plan, diagnostics *diag.Diagnostics,
 ) {

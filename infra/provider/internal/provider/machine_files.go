@@ -36,7 +36,7 @@ func fileSums(files types.Map) (types.Map, diag.Diagnostics) {
 	return types.MapValue(types.StringType, sums)
 }
 
-// sumFiles brings files_sha256 to what files are.
+// sumFiles sets files_sha256 by files.
 func (m *machineModel) sumFiles() diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 	m.FilesSHA256, diagnostics = fileSums(m.Files)

@@ -63,7 +63,7 @@ type machineFile struct {
 	Mode    types.String `tfsdk:"mode"`
 }
 
-// specLabel is what Docker itself does not keep and an import needs.
+// specLabel has the values that an import needs and Docker does not keep.
 type specLabel struct {
 	DataAddress    string   `json:"data_address"`
 	ControlAddress string   `json:"control_address"`
@@ -74,7 +74,7 @@ type specLabel struct {
 	Command        bool     `json:"command,omitempty"`
 }
 
-// desired is a machine in Docker's words.
+// desired is a machine in Docker's terms.
 type desired struct {
 	name     string
 	diskMbps int64

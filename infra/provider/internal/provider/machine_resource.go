@@ -14,7 +14,7 @@ import (
 	"sparecraft/infra/provider/internal/engine"
 )
 
-// Bounds of what the engine is asked for one machine, so that no apply hangs; `timeouts` may change them.
+// Time limits of the engine for one machine; `timeouts` may change them.
 const (
 	createLimit = 3 * time.Minute
 	updateLimit = time.Minute
@@ -272,7 +272,7 @@ func (r *machineResource) Delete(
 	response.Diagnostics.Append(on.end(limited, state)...)
 }
 
-// end takes a machine off its networks, stops it and removes it.
+// end disconnects a machine from its networks, stops it and removes it.
 func (r machines) end(ctx context.Context, state machineModel) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 	if err := r.engine.Leave(ctx, state.ID.ValueString()); err != nil {
@@ -299,7 +299,7 @@ func (r *machineResource) ImportState(
 	r.importFrom(ctx, request, response)
 }
 
-// within bounds what an apply does with one resource: by its `timeouts`, or as is usual.
+// within bounds the time of an apply for one resource: by its `timeouts`, or by the default.
 func within(
 	ctx context.Context, stated func(context.Context, time.Duration) (time.Duration, diag.Diagnostics),
 	usual time.Duration, diagnostics *diag.Diagnostics,

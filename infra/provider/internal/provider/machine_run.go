@@ -105,10 +105,10 @@ func (r machines) remove(ctx context.Context, id string) error {
 	return err
 }
 
-// boundPort is how the engine names a host port that it could not bind, in either of its ways.
+// boundPort matches the engine's messages about a host port that it could not bind.
 var boundPort = regexp.MustCompile(`(?:Bind for|listen tcp4?) [0-9.]+:([0-9]+)(?: failed)?: `)
 
-// explain turns what the engine said about a machine into expected, got and hint.
+// explain turns the engine's error about a machine into expected, got and hint.
 func (r machines) explain(
 	ctx context.Context,
 	plan machineModel,

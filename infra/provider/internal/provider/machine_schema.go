@@ -59,7 +59,7 @@ func (r *machineResource) Schema(
 	}
 }
 
-// timeoutsAttribute bounds what the engine is asked for one resource, by default as stated.
+// timeoutsAttribute bounds the engine's time for one resource, with a default.
 func timeoutsAttribute(ctx context.Context, create, update, remove time.Duration) schema.Attribute {
 	limit := func(doing string, usual time.Duration) string {
 		return fmt.Sprintf("Most that %s may take, such as \"90s\" or \"10m\"; by default %s.", doing, usual)

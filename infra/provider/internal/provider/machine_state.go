@@ -22,7 +22,7 @@ var fileType = types.ObjectType{AttrTypes: map[string]attr.Type{
 	"mode":    types.StringType,
 }}
 
-// refresh takes over what may have changed behind Terraform's back.
+// refresh reads what may have changed outside Terraform.
 func (r machines) refresh(
 	ctx context.Context, state *machineModel, found container.InspectResponse,
 ) diag.Diagnostics {
@@ -148,8 +148,8 @@ func (m *machineModel) adoptMaps(
 	return diagnostics
 }
 
-// refreshFiles takes over what became of the files that the machine was given. One that is gone, or has
-// another content or mode, is drift, and the machine is made anew.
+// refreshFiles reads the machine's files. One that is missing, or has another content or mode, is
+// drift, and the machine is replaced.
 func (r machines) refreshFiles(ctx context.Context, state *machineModel) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 	known, present := map[string]machineFile{}, map[string]machineFile{}

@@ -18,8 +18,8 @@ import (
 
 var _ datasource.DataSourceWithConfigure = (*machinesData)(nil)
 
-// machinesData is the machines of an experiment that are there, whoever made them: a configuration beside
-// the fleet's own can watch it, or publish where it is.
+// machinesData lists the existing machines of an experiment, by any configuration, so that another
+// one can watch or publish them.
 type machinesData struct{ *connection }
 
 type machinesDataModel struct {
@@ -104,7 +104,8 @@ func (d *machinesData) Read(
 	response.Diagnostics.Append(response.State.Set(ctx, model)...)
 }
 
-// seenOn adds a host's machines of the experiment. What has no machine's label is none of them.
+// seenOn adds a host's machines of the experiment; containers without a machine's label are
+// ignored.
 func seenOn(
 	ctx context.Context, on *engine.Engine, experiment string, seen map[string]machineSeen,
 ) diag.Diagnostics {

@@ -164,7 +164,7 @@ func explainNetwork(
 	return unexpected("create the network "+name, err)
 }
 
-// overlapping names the networks in a range that are not of the experiment own.
+// overlapping names the networks in a range that are not of the experiment.
 func overlapping(ctx context.Context, on *engine.Engine, cidr, own string) []string {
 	wanted, err := netip.ParsePrefix(cidr)
 	if err != nil {
@@ -233,7 +233,7 @@ func (m *networkModel) refreshRange(found network.Inspect) {
 	}
 }
 
-// ModifyPlan refuses a host that is not there, a gateway outside the range, and a range of another fleet's.
+// ModifyPlan refuses an unknown host, a gateway outside the range, and a range of another fleet.
 func (r *networkResource) ModifyPlan(
 	ctx context.Context, request resource.ModifyPlanRequest, response *resource.ModifyPlanResponse,
 ) {
@@ -250,8 +250,8 @@ func (r *networkResource) ModifyPlan(
 	response.Diagnostics.Append(outside(path.Root("gateway"), plan.Gateway, plan.CIDR)...)
 }
 
-// refuseTaken is an error where another experiment's network, or one that is none of ours, is in the range: an
-// apply would make half a fleet first. Networks of the same experiment may be about to move.
+// refuseTaken is an error if a network of another experiment, or a foreign one, is in the range: an
+// apply would otherwise create half a fleet. Networks of the same experiment may be about to move.
 func (r *networkResource) refuseTaken(
 	ctx context.Context, plan networkModel, isNew bool, diagnostics *diag.Diagnostics,
 ) {

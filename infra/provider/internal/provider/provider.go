@@ -24,7 +24,8 @@ type fleetProvider struct {
 	settle  time.Duration
 }
 
-// Settle is how long a machine's process 1 is watched after a start: one that ends meanwhile is refused.
+// Settle is the time for which a machine's process 1 is watched after a start: a machine whose
+// process ends by then is refused.
 const Settle = time.Second
 
 // New is the provider's factory; now is the only clock that it reads, and settle is Settle but in tests.
@@ -40,7 +41,7 @@ type providerModel struct {
 	Hosts  []hostModel `tfsdk:"hosts"`
 }
 
-// connection is what Configure hands to every resource; without Docker it has no host.
+// connection is passed to every resource by Configure; without Docker it has no host.
 type connection struct {
 	hosts  pool
 	now    func() time.Time
@@ -106,7 +107,7 @@ func (p *fleetProvider) DataSources(context.Context) []func() datasource.DataSou
 	return []func() datasource.DataSource{newHostData, newMachinesData}
 }
 
-// configured is connected for a resource that lives on the engine.
+// configured is connected for a resource that needs an engine.
 func configured(data any, diagnostics *diag.Diagnostics) *connection {
 	shared := connected(data, diagnostics)
 	if shared != nil && shared.hosts == nil {
@@ -120,7 +121,7 @@ func configured(data any, diagnostics *diag.Diagnostics) *connection {
 	return shared
 }
 
-// connected takes what Configure left. Terraform also calls it before that, with nothing.
+// connected reads the value of Configure. Terraform also calls it before that, with nothing.
 func connected(data any, diagnostics *diag.Diagnostics) *connection {
 	if data == nil {
 		return nil
@@ -135,7 +136,7 @@ func connected(data any, diagnostics *diag.Diagnostics) *connection {
 	return shared
 }
 
-// problem is an error as a user reads it.
+// problem is an error in the user's terms.
 type problem struct{ summary, expected, got, hint string }
 
 func (p problem) diagnostic() diag.Diagnostic {
@@ -143,7 +144,7 @@ func (p problem) diagnostic() diag.Diagnostic {
 		fmt.Sprintf("Expected: %s.\nGot: %s.\nHint: %s.", p.expected, p.got, p.hint))
 }
 
-// unexpected is a problem whose cause only the engine knows.
+// unexpected is a problem of which only the engine knows the cause.
 func unexpected(doing string, err error) diag.Diagnostic {
 	return problem{
 		summary:  "Docker could not " + doing,

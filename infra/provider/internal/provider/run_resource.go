@@ -20,7 +20,7 @@ import (
 	"sparecraft/infra/provider/internal/sparecraft"
 )
 
-// runLimit is how long a run may take unless timeouts says otherwise.
+// runLimit bounds a run, unless timeouts has another value.
 const runLimit = 12 * time.Hour
 
 var (
@@ -28,7 +28,7 @@ var (
 	_ resource.ResourceWithModifyPlan = (*runResource)(nil)
 )
 
-// runResource is an experiment that was carried out: its files stay when it is destroyed.
+// runResource is a completed experiment: its files stay when it is destroyed.
 type runResource struct{ *connection }
 
 type runModel struct {
@@ -158,7 +158,7 @@ func (r *runResource) Create(
 	response.Diagnostics.Append(response.State.Set(context.WithoutCancel(ctx), plan)...)
 }
 
-// takeTurn waits for the runs of this configuration that go on: they would disturb each other.
+// takeTurn waits for other runs of this configuration, which would disturb this one.
 func (r *runResource) takeTurn(ctx context.Context) (release func(), ok bool) {
 	select {
 	case r.turn <- struct{}{}:
@@ -194,7 +194,7 @@ func (m *runModel) take(result *sparecraft.Result) {
 	m.Plan = textOrNull(result.Plan)
 }
 
-// unfinished says what there is of a run without a result.
+// unfinished describes the files of a run without a result.
 func (m *runModel) unfinished(failed *sparecraft.Failed) {
 	m.take(&sparecraft.Result{Verdict: sparecraft.NotValid, Folder: failed.Folder})
 	if failed.Interrupted {
@@ -243,7 +243,8 @@ func endedEarly(failed *sparecraft.Failed) diag.Diagnostic {
 	}.diagnostic()
 }
 
-// judged fails an apply that is to keep an SLO, and one that left something behind; else it warns.
+// judged fails an apply that has to keep an SLO, and one that left something behind; otherwise it
+// warns.
 func judged(result *sparecraft.Result, failOnSLO bool) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 	if result.Passed() {
@@ -273,10 +274,10 @@ func judged(result *sparecraft.Result, failOnSLO bool) diag.Diagnostics {
 	return diagnostics
 }
 
-// Read keeps what was found: a run is over.
+// Read keeps the state: a run does not change after its end.
 func (r *runResource) Read(context.Context, resource.ReadRequest, *resource.ReadResponse) {}
 
-// Update changes what the next run will do. An SLO that was missed fails the apply that asks for it to be kept.
+// Update changes the next run. A missed SLO fails the apply that requires it.
 func (r *runResource) Update(
 	ctx context.Context, request resource.UpdateRequest, response *resource.UpdateResponse,
 ) {

@@ -12,7 +12,8 @@ import (
 	"sparecraft/infra/provider/internal/buildcontext"
 )
 
-// checked is a string validator made of one function, whose error says what it expected and got.
+// checked is a string validator made of one function, whose error has the expected and the given
+// value.
 type checked struct {
 	description string
 	check       func(value string) error

@@ -115,7 +115,7 @@ func (r *vxlanResource) Configure(
 	r.connection = configured(request.ProviderData, &response.Diagnostics)
 }
 
-// ModifyPlan states that it runs, and refuses a host that is not there or is its own peer.
+// ModifyPlan plans that it runs, and refuses an unknown host or one that is its own peer.
 func (r *vxlanResource) ModifyPlan(
 	ctx context.Context, request resource.ModifyPlanRequest, response *resource.ModifyPlanResponse,
 ) {

@@ -1,4 +1,4 @@
-// Package sparecraft has the `sparecraft` command carry out one run, and reads what it came to.
+// Package sparecraft runs the `sparecraft` command once, and reads its result.
 package sparecraft
 
 import (
@@ -21,7 +21,7 @@ const (
 	lineMax   = 8 << 10
 	tailLines = 12
 
-	// CleanUp is how long the command may take to undo and to remove after it was told to end.
+	// CleanUp is the time that the command has to undo and remove everything after it was told to end.
 	CleanUp = 15 * time.Minute
 )
 
@@ -32,11 +32,11 @@ type Run struct {
 	Results string // the folder that runs are kept in
 	Seed    *int64 // nil: the design's own
 
-	// JSON of the outputs of a fleet that stays; both empty: the run makes one and removes it.
+	// JSON of the outputs of a permanent fleet; both empty: the run makes one and removes it.
 	Fleet, Identity string
 }
 
-// Failed is a run that came to no result.
+// Failed is a run without a result.
 type Failed struct {
 	Place, Expected, Got, Hint string
 	Interrupted                bool   // it was told to end, and undid what it had done
@@ -47,9 +47,9 @@ func (f *Failed) Error() string {
 	return fmt.Sprintf("%s: expected %s (got %s)", f.Place, f.Expected, f.Got)
 }
 
-// Do carries the run out. When the context ends the command is told to (SIGTERM), once: it undoes its
-// faults and removes its fleet, which Do waits for. Where this process is killed, the kernel tells the
-// command the same. Each line that it says goes to progress. An error is a *Failed.
+// Do runs the command. When the context ends the command gets one SIGTERM: it undoes its faults and
+// removes its fleet, which Do waits for. If this process is killed, the kernel sends it the same.
+// Its output goes to progress line by line. An error is a *Failed.
 func (r Run) Do(
 	ctx context.Context, environment []string, now func() time.Time, progress func(line string),
 ) (*Result, error) {

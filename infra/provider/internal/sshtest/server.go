@@ -1,5 +1,5 @@
-// Package sshtest is a host for tests that is reached by the real ssh, on a loopback address. It runs
-// the commands that it is given, as sshd does.
+// Package sshtest is an ssh host for tests on a loopback address. It runs the commands it gets, as
+// sshd does.
 package sshtest
 
 import (
@@ -17,11 +17,11 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Server is a host that one key may enter.
+// Server is a host that accepts one key.
 type Server struct {
 	// Address is 127.0.0.1:PORT.
 	Address string
-	// Environment is what commands find beside this process's.
+	// Environment is added to that of this process for commands.
 	Environment []string
 
 	config *ssh.ServerConfig
@@ -55,7 +55,7 @@ func Start(t *testing.T, environment ...string) *Server {
 	return server
 }
 
-// Forget makes the host one that ssh never saw.
+// Forget removes the host from ssh's known hosts.
 func (s *Server) Forget(t *testing.T) {
 	t.Helper()
 	if err := os.WriteFile(s.known, nil, 0o600); err != nil {

@@ -128,10 +128,8 @@ def test_a_metric_that_came_to_its_limit_is_drawn_before_others_with_the_limit()
 # Which resource ran out
 
 
-def came_to(
-    *shown: PageMetric, scenarios: tuple[str, ...] = ("100",), **told: Story
-) -> list[Machine]:
-    some = windows(SIX, 3, *scenarios)
+def came_to(*shown: PageMetric, **told: Story) -> list[Machine]:
+    some = windows(SIX, 3, "100")
     named = {name.replace("_", "-"): story for name, story in told.items()}
     return resources(left(*shown), some, whitebox(some, named), 1 / 3)
 
