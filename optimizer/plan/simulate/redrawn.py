@@ -6,7 +6,8 @@ of a tier as a Poisson process, with the rate and durations of the measured run;
 drawn too: Gamma(count + 1/2) over its machine seconds. A disturbance of two machines at once in the
 run, as by a pair of iperf, disturbs two at once here, so one pair takes a larger part of a smaller
 tier. The speed of the host is that of a random block of the run. All CPU times are then drawn with
-LATER_SPREAD, since a fleet is measured later than the run from which it was planned.
+LATER_SPREAD, since a fleet is measured later than the run from which it was planned, and what pages
+take beyond the median with the simulator's own error.
 """
 
 from __future__ import annotations
@@ -20,15 +21,20 @@ import numpy as np
 
 from optimizer.fit.spec import TierSettings
 from optimizer.simulation.arm import tier_scenario, united, visits
-from optimizer.simulation.law import CAP_POWERS
+from optimizer.simulation.fidelity import standard_normal, stretched
+from optimizer.simulation.law import CAP_POWERS, counted_s
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from core.runfiles.events import Window
     from optimizer.fit import ServiceFit
     from optimizer.simulation.arm import Arm
     from optimizer.simulation.fidelity import Fitted
-    from optimizer.simulation.forms import Event, Scenario, TierScenario
+    from optimizer.simulation.forms import Event, Report, Scenario, TierScenario
     from optimizer.simulation.law import Law
+
+    Floats = NDArray[np.float64]
 
 _WARM_UP_SHARE = 0.1
 _BEFORE = 8.0  # mean lengths of a neighbour's run that are drawn before the run begins
@@ -89,7 +95,7 @@ class Redrawn:
         law = self._fitted.drawn(np.random.default_rng([number, 1]))
         power = float(np.random.default_rng([number, 6]).uniform(*CAP_POWERS))
         speed = float(np.random.default_rng([number, 7]).choice(self._core_speeds))
-        later = float(np.clip(np.random.default_rng([number, 8]).standard_normal(), -3.0, 3.0))
+        later = standard_normal(np.random.default_rng([number, 8]))
         law = replace(law, cap_power=power, slower=math.exp(LATER_SPREAD * later) / speed)
         body: list[TierScenario] = []
         for index, one in enumerate(tiers):
@@ -109,12 +115,17 @@ class Redrawn:
             "tiers": body,
         }
 
+    def pages_s(self, report: Report, number: int) -> Floats:
+        """Return the latency [s] that each page of run `number` counts with."""
+        off = standard_normal(np.random.default_rng([number, 9]))
+        return stretched(counted_s(report, self.time_out_s), off, self.time_out_s)
+
     def _events(
         self, index: int, fleet: SimulatedTier, law: Law, number: int, end_s: float, faults: bool
     ) -> Iterable[Event]:
         name = self._service.tiers[index].spec.name
         visited = visits(self._service, index, law, self._threads, self._burst_cores)
-        off = float(np.clip(np.random.default_rng([number, 4]).standard_normal(), -3.0, 3.0))
+        off = standard_normal(np.random.default_rng([number, 4]))
         for position, one in enumerate(self._visits[index]):
             speed = law.speed(name, one.kind)
             event = visited.event(one.kind, speed, fleet.cores, off)

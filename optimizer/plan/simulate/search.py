@@ -48,9 +48,8 @@ from optimizer.plan.simulate.sequential import (
 from optimizer.plan.solve.deadline import Clock, Deadline
 from optimizer.plan.solve.presolve import cost
 from optimizer.simulation.arm import Arm
-from optimizer.simulation.fidelity import Fitted, crossed
+from optimizer.simulation.fidelity import TAIL_SPREAD, Fitted, crossed
 from optimizer.simulation.forms import Report
-from optimizer.simulation.law import counted_s
 from optimizer.simulation.program import reports
 
 if TYPE_CHECKING:
@@ -321,7 +320,7 @@ class _Search:
         found = iter(reports(asked))
         scores = []
         for _ in paths:
-            pages_s = [counted_s(next(found), self._world.time_out_s) for _ in range(SHORT_RUNS)]
+            pages_s = [self._short.pages_s(next(found), n + 1) for n in range(SHORT_RUNS)]
             scores.append(score(1000.0 * np.concatenate(pages_s), self._limits_ms))
         self._seen.update(map(kind_of, paths))
         order = sorted(range(len(paths)), key=lambda i: (scores[i], cost(paths[i])))
@@ -375,7 +374,8 @@ class _Search:
         ]
         found = iter(reports(asked))
         for fleet in fleets:
-            new = [self._run(next(found), fleet.path) for _ in range(runs)]
+            first = len(fleet.runs) + 1
+            new = [self._run(next(found), fleet.path, first + n) for n in range(runs)]
             fleet.runs += new
             fleet.kept += sum(self._keeps(run) for run in new)
         return True
@@ -391,10 +391,10 @@ class _Search:
             for one in path
         ]
 
-    def _run(self, report: Report, path: Path) -> Run:
+    def _run(self, report: Report, path: Path, number: int) -> Run:
         caps = [(one.tier, float(one.instance.vcpus)) for one in path]
         idle = [self._idle_cores.get(tier, 0.0) / cores for tier, cores in caps]
-        pages = np.sort(counted_s(report, self._world.time_out_s)) * 1000.0
+        pages = np.sort(self._world.pages_s(report, number)) * 1000.0
         return Run(
             {q: percentile(pages, q / 100.0) or 0.0 for q in _PERCENTILES},
             {q: float(np.mean(pages > limit)) for q, limit in self._limits_ms.items()},
@@ -470,6 +470,7 @@ class _Search:
                 "speeds": {", ".join(k): round(law.speed(*k), 4) for k in law.slowed},
                 "log_spreads": {k: round(v, 4) for k, v in self._fitted.spreads.items()},
                 "later_run_log_spread": LATER_SPREAD,
+                "tail_log_spread": TAIL_SPREAD,
             },
             "fidelity": _fidelity_body(self._fitted),
             "seconds": round(LIMIT_S - self._deadline.left_s(), 1),

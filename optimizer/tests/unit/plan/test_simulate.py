@@ -44,7 +44,7 @@ from optimizer.plan.solve.presolve import cost
 from optimizer.plan.solve.problem import Path as Fleet
 from optimizer.plan.solve.problem import Problem, violations
 from optimizer.simulation.arm import Arm, visits
-from optimizer.simulation.fidelity import Fitted, ValueCheck
+from optimizer.simulation.fidelity import TAIL_SPREAD, Fitted, ValueCheck
 from optimizer.simulation.law import Law, call_s
 
 TEST = KeepingTest(0.9)
@@ -118,8 +118,13 @@ def _fitted(run_dir: Path, how: str = "sharp") -> tuple[list[Arm], Fitted]:
     arms = [Arm(results, service, name) for name in results.arms]
     law = Law(0.02, 0.3, 0.02, {("web", "interference.cpu"): 0.3}, None, {}, {})
     spreads = {"work_s": 0.05, "spread": 0.1, "speed web, interference.cpu": 0.1}
-    interval = (5.0, 2000.0) if how == "vague" else (50.0, 200.0)
-    held = ValueCheck("p95_ms", 900.0 if how == "missed" else 100.0, 100.0, *interval, counts=True)
+    factor = 20.0 if how == "vague" else 2.0
+    held = ValueCheck(
+        *("p95_ms", 900.0 if how == "missed" else 100.0, 100.0),
+        *(100.0 / factor, 100.0 * factor),
+        counts=True,
+        factor=factor,
+    )
     return arms, Fitted(law, spreads, {"baseline": (held,)})
 
 
@@ -193,6 +198,20 @@ def test_a_later_run_takes_other_cpu_times_than_the_one_it_was_planned_from(run_
     assert np.std(database) == pytest.approx(LATER_SPREAD, rel=0.1)
     assert np.mean(database) == pytest.approx(0.0, abs=3.0 * LATER_SPREAD / math.sqrt(300))
     assert np.corrcoef(web, database)[0, 1] > 0.9  # one host carries both
+
+
+def test_a_planned_run_has_the_simulators_own_error_the_same_for_every_fleet(run_dir: Path) -> None:
+    arms, fitted = _fitted(run_dir)
+    world = Redrawn(arms, fitted, per_s=10.0, pages=50)
+    report: Any = {"each_s": [0.1, 0.2, 0.3, 0.4, 0.5, None]}
+    runs = [world.pages_s(report, number) for number in range(1, 301)]
+    assert all((run[:3] == [0.1, 0.2, 0.3]).all() for run in runs)  # up to the median, 0.35
+    assert {run[5] for run in runs} == {world.time_out_s}  # a failed page counts with it
+    beyond = np.log([(run[4] - 0.35) / 0.15 for run in runs])
+    assert np.std(beyond) == pytest.approx(TAIL_SPREAD, rel=0.1)
+    assert np.mean(beyond) == pytest.approx(0.0, abs=3.0 * TAIL_SPREAD / math.sqrt(300))
+    again = Redrawn(arms, fitted, per_s=20.0, pages=80)
+    assert all((again.pages_s(report, n + 1) == run).all() for n, run in enumerate(runs[:9]))
 
 
 def test_what_disturbs_two_machines_at_once_does_so_in_a_planned_fleet(
@@ -314,7 +333,7 @@ def test_an_interval_of_twice_the_width_asks_for_a_run_of_four_times_the_length(
     law = Law(0.02, 0.3, 0.02, {}, None, {}, {})
 
     def fitted(factor: float, *, counts: bool = True) -> Fitted:
-        held = ValueCheck("p95_ms", 100.0, 100.0, 100.0 / factor, 100.0 * factor, counts=counts)
+        held = ValueCheck("p95_ms", 100.0, 100.0, 50.0, 200.0, counts=counts, factor=factor)
         return Fitted(law, {}, {"baseline": (held,)})
 
     assert fitted(16.0).times_as_long == pytest.approx(4.0)
