@@ -39,8 +39,8 @@ _SPREAD_LEAST = {"work_s": 0.05, "delay": 0.05, "spread": 0.1}  # of a figure's 
 _SPREAD_OTHERS = 0.15
 _FACTOR_MOST = 4.0  # of an interval that proves something
 _TIMES_MOST = 1_000.0  # as long: no run
-# Spread of the logarithm of p95 - p50, measured over simulated: 0.31 for twelve arms of four runs of
-# the demo, 0.58 for four planned fleets, 0.39 for all. docs/results/closed-loop.md.
+# Spread of the logarithm of p95 - p50, measured over simulated: 0.31 for twelve arms of four runs
+# of the demo, 0.58 for four planned fleets, 0.39 for all. docs/results/closed-loop.md.
 TAIL_SPREAD = 0.4
 
 
