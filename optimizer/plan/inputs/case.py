@@ -244,10 +244,7 @@ class Case:
         it is stated."""
         if not self.slo.latency_ms or not self.tiers:
             return
-        cores = [max((i.vcpus for i in self._fitting(t)), default=1.0) for t in self.tiers]
-        replicas = [self.limits.max_replicas] * len(self.tiers)
-        laws = [tier.latency for tier in self.tiers]
-        least_s = zero_load_s(laws, cores, replicas, self.policy, list(self.slo.latency_ms))
+        least_s = self.least_s()
         for q, asked_ms in self.slo.latency_ms.items():
             least_ms = 1000.0 * least_s[q]
             if asked_ms < least_ms * (1.0 - 1e-3):  # the grid's error
@@ -259,6 +256,13 @@ class Case:
                     got=f"{asked_ms:g} ms",
                     hint="No fleet is that fast: raise it, or make the service faster.",
                 )
+
+    def least_s(self) -> dict[int, float]:
+        """Percentiles [s] of the page without any load, on the largest machines."""
+        cores = [max((i.vcpus for i in self._fitting(t)), default=1.0) for t in self.tiers]
+        replicas = [self.limits.max_replicas] * len(self.tiers)
+        laws = [tier.latency for tier in self.tiers]
+        return zero_load_s(laws, cores, replicas, self.policy, list(self.slo.latency_ms))
 
     def _changed(self, name: str, factor: float) -> Case:
         if name in ("crash_per_year", "failover_s", "repair_s"):

@@ -30,7 +30,7 @@ from optimizer.plan.inputs.remedy import check_remedies
 from optimizer.plan.inputs.schedule import DeclaredSchedule
 from optimizer.plan.inputs.state import check_state, with_state
 from optimizer.plan.inputs.variants import Hardening
-from optimizer.plan.solve.options import Limits, TierDemand
+from optimizer.plan.solve.options import Limits, TierDemand, rates_of
 from optimizer.prices import PriceBook
 from optimizer.uncertainty import UncertainRates, rates_from
 
@@ -217,7 +217,10 @@ def _request(
             raise file.source.error("hosts", expected="the scheme on-prem", got=case.scheme)
         _check_types(file, case)
     book.instances(case.region)  # an unknown region is refused before anything is computed
-    case.check_zero_load(file.source if file is not None else None)
+    if file is None:
+        case.check_zero_load()
+    else:
+        _check_sizes(file, case)
     return PlanRequest(
         case=case,
         service=service,
@@ -257,6 +260,19 @@ def _check_names(file: PlanFile, book: PriceBook, region: str) -> None:
             for name in table.instance_types or ():
                 with source.naming(*key, number, "instance_types"):
                     book.instance(region, name)
+
+
+def _check_sizes(file: PlanFile, case: Case) -> None:
+    """Raises InputError for figures whose products leave the bounds of a figure, and for a latency
+    that no fleet has."""
+    for one in case.book.instances(case.region):
+        with file.source.naming("rates", "crash_per_year"):
+            rates_of(case.rates, one)
+    if case.slo.latency_ms and case.tiers:
+        slowest = max(range(len(case.tiers)), key=lambda t: case.tiers[t].latency.processing_s)
+        with file.source.naming("tiers", slowest, "processing_s"):
+            case.least_s()
+    case.check_zero_load(file.source)
 
 
 def _check_types(file: PlanFile, case: Case) -> None:

@@ -228,6 +228,27 @@ def test_a_share_of_crashes_that_makes_no_rate_is_refused_at_its_key() -> None:
     assert caught.value.place == "plan.toml: domains.0.beta"
 
 
+@pytest.mark.parametrize(
+    ("key", "tier", "values"),
+    [
+        ("tiers.0.processing_s", {"processing_s": 1e15}, {"slo": {"p95_ms": 500.0}}),
+        ("rates.crash_per_year", {},
+         {"rates": {"crash_per_year": 1e15},
+          "prices": {"purchase": [{"name": "spot", "discount": 0.6,
+                                   "interruptions_per_year": 1e15}]}}),
+        ("transient_faults", {},
+         {"slo": {"integrity": {"wrong_per_million": 9e5}},
+          "transient_faults": {"per_node_month": 1e15, "source": "x"}}),
+    ],
+)  # fmt: skip
+def test_figures_that_make_none_together_are_refused_at_a_key(
+    key: str, tier: dict[str, Any], values: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError) as caught:
+        asked(**{"slo": {"availability": 0.9}, **values}, tier=tier)
+    assert caught.value.place == f"plan.toml: {key}"
+
+
 def test_a_workload_without_the_run_that_has_it_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         asked({"availability": 0.99}, tier={"workload": "php-loop"})
