@@ -25,6 +25,7 @@ from typing import Annotated
 from pydantic import Field
 
 from core.config_file import ConfigFile, Name, Positive, Strict, check
+from core.errors import MOST
 from core.units import HOURS_PER_MONTH
 from optimizer.prices.head import Day, Head, NotNegative, Text
 from optimizer.prices.instance import (
@@ -49,7 +50,7 @@ class Figure(Strict):
 class Efficiency(Figure):
     """A power usage effectiveness."""
 
-    value: Annotated[float, Field(ge=1)]
+    value: Annotated[float, Field(ge=1, le=MOST)]
 
 
 class Shared(Strict):

@@ -80,7 +80,7 @@ READERS: dict[str, tuple[dict[str, Any], Callable[[Path], object]]] = {
         ),
     ),
 }
-_DAMAGE: tuple[Any, ...] = (None, "x", [5], {}, -1.0, float("nan"), float("inf"), 1e400, True)
+_DAMAGE: tuple[Any, ...] = (*(None, "x", [5], {}, -1.0, float("nan"), float("inf"), 10**400, True),)
 
 
 def _places(value: Any, key: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -249,6 +249,7 @@ def test_the_book_in_the_project_has_one_region_small_slices_and_honest_sources(
         ("cores = 32", "cores = 32\ngpus = 2", "servers.big.gpus"),
         ('source = "an invoice"', "", "servers.big.source"),
         ("value = 1.5", "value = 0.5", "shared.pue"),
+        ("value = 1.5", "value = 1e300", "shared.pue"),
         ("value = 0.1", "valeu = 0.1", "shared.usd_per_kwh.valeu"),
         ("value = 0.1,", "", "shared.usd_per_kwh.value"),
         ('source = "a bill"', 'source = ""', "shared.usd_per_kwh.source"),
