@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path as FilePath
@@ -244,7 +245,11 @@ class Case:
         it is stated."""
         if not self.slo.latency_ms or not self.tiers:
             return
-        least_s = self.least_s()
+        cores = [max((i.vcpus for i in self._fitting(t)), default=1.0) for t in self.tiers]
+        replicas = [self.limits.max_replicas] * len(self.tiers)
+        laws = [tier.latency for tier in self.tiers]
+        with source.naming("tiers") if source is not None else nullcontext():
+            least_s = zero_load_s(laws, cores, replicas, self.policy, list(self.slo.latency_ms))
         for q, asked_ms in self.slo.latency_ms.items():
             least_ms = 1000.0 * least_s[q]
             if asked_ms < least_ms * (1.0 - 1e-3):  # the grid's error
@@ -256,13 +261,6 @@ class Case:
                     got=f"{asked_ms:g} ms",
                     hint="No fleet is that fast: raise it, or make the service faster.",
                 )
-
-    def least_s(self) -> dict[int, float]:
-        """Percentiles [s] of the page without any load, on the largest machines."""
-        cores = [max((i.vcpus for i in self._fitting(t)), default=1.0) for t in self.tiers]
-        replicas = [self.limits.max_replicas] * len(self.tiers)
-        laws = [tier.latency for tier in self.tiers]
-        return zero_load_s(laws, cores, replicas, self.policy, list(self.slo.latency_ms))
 
     def _changed(self, name: str, factor: float) -> Case:
         if name in ("crash_per_year", "failover_s", "repair_s"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path as FilePath
 from typing import Any, TypedDict, Unpack
 
+from core.config_file import ConfigFile
 from core.errors import InputError
 from core.vocabulary import Scheme
 from optimizer.availability import FailureRates
@@ -209,18 +210,13 @@ def _request(
         named = {tier.name: tier for tier in case.tiers}
         check_state(file, named, available=slo.availability is not None)
         _check_traffic(file, service)
-        for number, domain in enumerate(case.domains):
-            with file.source.naming("domains", number, "beta"):
-                domain.level(case.rates.crash_per_year)
+        _check_products(file.source, case)
         _check_schedule(file, case)
         if plan is not None and plan.hosts and case.scheme != Scheme.on_prem:
             raise file.source.error("hosts", expected="the scheme on-prem", got=case.scheme)
         _check_types(file, case)
     book.instances(case.region)  # an unknown region is refused before anything is computed
-    if file is None:
-        case.check_zero_load()
-    else:
-        _check_sizes(file, case)
+    case.check_zero_load(file.source if file is not None else None)
     return PlanRequest(
         case=case,
         service=service,
@@ -262,19 +258,6 @@ def _check_names(file: PlanFile, book: PriceBook, region: str) -> None:
                     book.instance(region, name)
 
 
-def _check_sizes(file: PlanFile, case: Case) -> None:
-    """Raises InputError for figures whose products leave the bounds of a figure, and for a latency
-    that no fleet has."""
-    for one in case.book.instances(case.region):
-        with file.source.naming("rates", "crash_per_year"):
-            rates_of(case.rates, one)
-    if case.slo.latency_ms and case.tiers:
-        slowest = max(range(len(case.tiers)), key=lambda t: case.tiers[t].latency.processing_s)
-        with file.source.naming("tiers", slowest, "processing_s"):
-            case.least_s()
-    case.check_zero_load(file.source)
-
-
 def _check_types(file: PlanFile, case: Case) -> None:
     """Raises InputError for instance types that a tier's software is not built for, and for present
     ones that cannot be bought."""
@@ -290,6 +273,16 @@ def _check_types(file: PlanFile, case: Case) -> None:
                     expected=f"types of {' or '.join(built)}, for which it is built",
                     got=f"{name}, {arch}", hint=f'State arch = ["{arch}"] if it runs there, too.',
                 )  # fmt: skip
+
+
+def _check_products(source: ConfigFile, case: Case) -> None:
+    """Raises InputError for rates that together leave the bounds of one."""
+    with source.naming("rates", "crash_per_year"):
+        for one in case.book.instances(case.region):
+            rates_of(case.rates, one)
+    for number, domain in enumerate(case.domains):
+        with source.naming("domains", number, "beta"):
+            domain.level(case.rates.crash_per_year)
 
 
 def _check_traffic(file: PlanFile, service: ServiceFit) -> None:
