@@ -10,6 +10,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -96,6 +97,7 @@ def _positive(value: float, most: float = MOST) -> float:
 Positive = Annotated[float, AfterValidator(_positive)]  # as `errors.require_positive`
 Share = Annotated[float, AfterValidator(lambda value: _positive(value, 1.0))]  # above 0
 Text = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]  # of a type, a region
 
 
 class Interval(Written):
@@ -176,6 +178,15 @@ class ConfigFile:
     ) -> InputError:
         """Return an InputError at a key of this file."""
         return InputError(self.place(*key), expected=expected, got=got, hint=hint)
+
+    @contextmanager
+    def naming(self, *key: str | int) -> Iterator[None]:
+        """Give an InputError that is raised within this key of the file as its place."""
+        try:
+            yield
+        except InputError as error:
+            parts = {"expected": error.expected, "got": error.got, "hint": error.hint}
+            raise self.error(*key, **parts) from error
 
     def refuse(self, problem: Problem) -> InputError:
         """Return the InputError of a problem with this file."""

@@ -217,21 +217,25 @@ def _fail(error: SparecraftError) -> NoReturn:
 def _for_a_program() -> int:
     """Return the exit code; wrong usage is JSON too."""
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="sparecraft")
     except _WRONG_USAGE as error:
-        message = error.format_message()
-        usage = {
-            "place": "usage",
-            "expected": "",
-            "got": message,
-            "hint": "See --help.",
-            "also": [],
-        }
-        _print_error(usage, 2)
+        _print_error(_usage(error).to_json(), 2)
         return 2
     except typer.Abort:
         return 1
     return code if isinstance(code, int) else 0
+
+
+def _usage(error: Any) -> SparecraftError:
+    """Return wrong usage as an error of ours: its place is the command with the option."""
+    from core.errors import InputError
+
+    words = [error.ctx.command_path] if error.ctx is not None else ["sparecraft"]
+    if (option := getattr(error, "param", None)) is not None:
+        words.append(option.opts[0])
+    shown = error.ctx.get_usage().strip() if error.ctx is not None else "a command"
+    got = error.format_message()
+    return InputError(" ".join(words), expected=shown, got=got, hint="See --help.")
 
 
 def _print_error(error: dict[str, object], exit_code: int) -> None:

@@ -19,6 +19,7 @@ from core.runfiles.events import (
 )
 from core.runfiles.manifest import against_run, read_manifest
 from optimizer.fit.failovers import NONE, Failovers, failovers
+from optimizer.fit.manifest_form import SpecForm, form_of
 from optimizer.fit.spec import TierSettings, TierSpec, arms_of, tiers_of
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def read_results(run_dir: Path) -> Results:
             hint="Run the design first.",
         )
     manifest = read_manifest(run_dir)
-    _check_fleet(run_dir, manifest)
+    form = form_of(manifest, run_dir)
+    _check_fleet(run_dir, form.spec or SpecForm())
     requests = _table(run_dir / "requests.parquet", _REQUESTS)
     events = without_discarded(_events(run_dir / "events.jsonl"))
     spans = windows(events, run_end_s(requests, events, manifest))
@@ -74,29 +76,28 @@ def read_results(run_dir: Path) -> Results:
         hosts=_table(run_dir / "hosts.parquet", _HOSTS),
         interference=tuple(of_kind(spans, "interference")),
         faults=tuple(of_kind(spans, "fault")),
-        tiers=tiers_of(manifest),
-        arms=arms_of(manifest),
+        tiers=tiers_of(form),
+        arms=arms_of(form),
         failovers=failovers(events),
         against=against_run(run_dir),
     )
 
 
-def _check_fleet(run_dir: Path, manifest: Mapping[str, Any]) -> None:
+def _check_fleet(run_dir: Path, spec: SpecForm) -> None:
     """Raise InputError for a run on somebody else's service, and for a load that changes with time,
     because the models assume a steady rate."""
-    load = (manifest.get("spec") or {}).get("load") or {}
-    if load.get("stages") or load.get("trace"):
+    if spec.load is not None and (spec.load.stages or spec.load.trace):
         raise InputError(
             str(run_dir),
             expected="a run at a steady rate, which a plan is made for",
-            got="one whose load had stages" if load.get("stages") else "one of a trace",
+            got="one whose load had stages" if spec.load.stages else "one of a trace",
             hint="Run it at the rate that the fleet is to carry.",
         )
-    if service := (manifest.get("spec") or {}).get("endpoint"):
+    if spec.endpoint is not None:
         raise InputError(
             str(run_dir),
             expected="a run that measured a fleet, with agents and arbiters",
-            got=f"one that asked {service.get('host')} from outside: no CPU, no figures of servers",
+            got=f"one that asked {spec.endpoint.host} from outside: no CPU, no figures of servers",
             hint="Run the load on a fleet of the design's own, or plan by `--input plan.toml`.",
         )
 

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from core.errors import InputError
-from core.json_object import JsonObject
-from core.runfiles.manifest import spec_of
+from optimizer.fit.manifest_form import (
+    ArbiterForm,
+    ArmForm,
+    EndpointsForm,
+    FleetForm,
+    InventoryForm,
+    MachineForm,
+    ManifestForm,
+    RoleFitForm,
+    RoleForm,
+    SettingsForm,
+    SpecForm,
+    TierForm,
+)
 
 _PLACE = "manifest.json: spec.fleet.tiers"
 _BY_DEFAULT = "round-robin"  # an arm's policy that does not say
@@ -45,32 +56,32 @@ class TierSettings:
     look_ahead: int | None = None  # of TAD, beyond r; none: every server
 
 
-def arms_of(manifest: Mapping[str, Any]) -> dict[str, dict[str, TierSettings]]:
+def arms_of(manifest: ManifestForm) -> dict[str, dict[str, TierSettings]]:
     """Return the settings per arm and tier; a missing tier has the defaults."""
-    spec = spec_of(manifest)
-    arbiters = (spec.get("fleet") or {}).get("arbiters") or {}
-    return {name: _settings(arm, arbiters) for name, arm in (spec.get("arms") or {}).items()}
+    spec = manifest.spec or SpecForm()
+    arbiters = (spec.fleet or FleetForm()).arbiters or {}
+    return {name: _settings(arm, arbiters) for name, arm in (spec.arms or {}).items()}
 
 
-def _settings(arm: Mapping[str, Any], arbiters: Mapping[str, Any]) -> dict[str, TierSettings]:
-    stated, found = arm.get("settings") or {}, {}
+def _settings(arm: ArmForm, arbiters: Mapping[str, ArbiterForm | None]) -> dict[str, TierSettings]:
+    stated, found = arm.settings or {}, {}
     for tier in {**arbiters, **stated}:
-        own = stated.get(tier) or {}
+        own, arbiter = stated.get(tier) or SettingsForm(), arbiters.get(tier) or ArbiterForm()
         found[tier] = TierSettings(
-            policy=str(own.get("policy") or _BY_DEFAULT),
-            replicas=int(own.get("replicas") or 1),
-            tokens=int(own.get("tokens") or (arbiters.get(tier) or {}).get("tokens") or 1),
-            look_ahead=own.get("look_ahead"),
+            policy=own.policy or _BY_DEFAULT,
+            replicas=own.replicas or 1,
+            tokens=own.tokens or arbiter.tokens or 1,
+            look_ahead=own.look_ahead,
         )
     return found
 
 
-def tiers_of(manifest: Mapping[str, Any]) -> tuple[TierSpec, ...]:
+def tiers_of(manifest: ManifestForm) -> tuple[TierSpec, ...]:
     """Return the tiers from the front to the back. Raises InputError if they are no chain."""
-    fleet, spec = manifest.get("fleet") or {}, spec_of(manifest)
-    stated, roles = (spec.get("fleet") or {}).get("tiers") or {}, spec.get("roles") or {}
-    machines = [m for m in fleet.get("machines") or [] if m.get("role") != "arbiter"]
-    names = [m["tier"] for m in machines if m.get("tier")]
+    fleet, spec = manifest.fleet or InventoryForm(), manifest.spec or SpecForm()
+    stated = (spec.fleet or FleetForm()).tiers or {}
+    machines = [m for m in fleet.machines or [] if m.role != "arbiter"]
+    names = [m.tier for m in machines if m.tier]
     if not names:
         raise InputError(
             "manifest.json: fleet.machines",
@@ -79,50 +90,50 @@ def tiers_of(manifest: Mapping[str, Any]) -> tuple[TierSpec, ...]:
         )
     tiers = {}
     for name in dict.fromkeys(names):
-        own = [m for m in machines if m.get("tier") == name]
-        tiers[name] = _tier(name, own, stated.get(name) or {}, roles)
+        own = [m for m in machines if m.tier == name]
+        tiers[name] = _tier(name, own, stated.get(name) or TierForm(), spec.roles or {})
     return _front_to_back(tiers, _entry(fleet))
 
 
 def _tier(
-    name: str, machines: list[Any], stated: Mapping[str, Any], roles: Mapping[str, Any]
+    name: str, machines: Sequence[MachineForm], stated: TierForm, roles: Mapping[str, RoleForm]
 ) -> TierSpec:
-    cpus = stated.get("cpus")
-    active = [machine for machine in machines if not machine.get("standby")]
-    role = str(stated.get("role") or (active[0].get("role") if active else ""))
-    told = roles[role] if role in roles else _default_roles().get(role) or {}
+    active = [machine for machine in machines if not machine.standby]
+    role = stated.role or (active[0].role if active else None) or ""
+    told = roles.get(role) or _default_roles().get(role) or RoleForm()
     return TierSpec(
         name=name,
         role=role,
-        calls=tuple(stated.get("calls") or ()),
+        calls=tuple(stated.calls or ()),
         nodes=len(active),
-        cpus=None if cpus is None else float(cpus),
-        memory_mb=float(stated.get("memory_mb") or 512),
-        nic_mbps=stated.get("nic_mbps"),
-        disk_mbps=stated.get("disk_mbps"),
+        cpus=stated.cpus,
+        memory_mb=stated.memory_mb or 512.0,
+        nic_mbps=stated.nic_mbps,
+        disk_mbps=stated.disk_mbps,
         standby=len(machines) - len(active),
-        instance_type=str((active[0].get("instance_type") if active else "") or ""),
-        token_hold=str((told.get("fit") or {}).get("token_hold") or "request"),
-        state=told.get("state"),
+        instance_type=(active[0].instance_type if active else None) or "",
+        token_hold=(told.fit or RoleFitForm()).token_hold or "request",
+        state=told.state,
     )
 
 
 @functools.cache
-def _default_roles() -> JsonObject:
+def _default_roles() -> dict[str, RoleForm]:
     """Today's roles, for runs until 23 November 2026, whose manifests have none."""
     file = Path(__file__).with_name("default_roles.json")
-    return dict(json.loads(file.read_text(encoding="utf-8")))
+    roles = json.loads(file.read_text(encoding="utf-8"))
+    return {name: RoleForm.model_validate(role) for name, role in roles.items()}
 
 
-def _entry(fleet: Mapping[str, Any]) -> str | None:
+def _entry(fleet: InventoryForm) -> str | None:
     """Return the tier with the load: the stated one, or that of the endpoint's address."""
-    endpoints = fleet.get("endpoints") or {}
-    if endpoints.get("entries"):
-        return str(endpoints["entries"][0]["tier"])
-    host = str(endpoints.get("entry") or "").split("//")[-1].split("/")[0].split(":")[0]
-    for machine in fleet.get("machines") or []:
-        if machine.get("role") == "arbiter" and machine.get("address") == host:
-            return str(machine["tier"])
+    endpoints = fleet.endpoints or EndpointsForm()
+    if endpoints.entries:
+        return endpoints.entries[0].tier
+    host = (endpoints.entry or "").split("//")[-1].split("/")[0].split(":")[0]
+    for machine in fleet.machines or []:
+        if machine.role == "arbiter" and machine.address == host:
+            return machine.tier
     return None
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field, field_validator, model_validator
 
 from core.config_file import Written, refusal
-from core.errors import InputError
+from core.errors import MOST, InputError
 from core.runfiles.part import Part, part_of
 from core.tolerances import PROBABILITY_ROUNDING
 from optimizer.integrity.model import FaultOutcomes
@@ -75,7 +75,7 @@ class _Shares(Written):
 
 class _Pooled(Written):
     variant: str
-    injections: Annotated[int, Field(ge=0)]
+    injections: Annotated[int, Field(ge=0, le=MOST)]
 
 
 class _Body(Written):

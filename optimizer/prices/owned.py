@@ -24,7 +24,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from core.config_file import ConfigFile, Positive, Strict, check
+from core.config_file import ConfigFile, Name, Positive, Strict, check
+from core.errors import MOST
 from core.units import HOURS_PER_MONTH
 from optimizer.prices.head import Day, Head, NotNegative, Text
 from optimizer.prices.instance import (
@@ -49,7 +50,7 @@ class Figure(Strict):
 class Efficiency(Figure):
     """A power usage effectiveness."""
 
-    value: Annotated[float, Field(ge=1)]
+    value: Annotated[float, Field(ge=1, le=MOST)]
 
 
 class Shared(Strict):
@@ -88,8 +89,8 @@ class Owned(Head):
     """The whole file."""
 
     shared: Shared
-    servers: Annotated[dict[str, Server], Field(min_length=1)]
-    slices: dict[str, Slice] = Field(default_factory=dict)
+    servers: Annotated[dict[Name, Server], Field(min_length=1)]
+    slices: dict[Name, Slice] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from core.config_file import ConfigFile, Positive, Share, Strict, check
+from core.config_file import ConfigFile, Name, Positive, Share, Strict, check
 from optimizer.prices.head import Head, NotNegative
 from optimizer.prices.instance import Instance, PriceBook, cheapest_first, unknown
 
-_Prices = Annotated[dict[str, Positive], Field(min_length=1)]
+_Prices = Annotated[dict[Name, Positive], Field(min_length=1)]
 
 
 class Kind(Strict):
@@ -26,8 +26,8 @@ class Kind(Strict):
 class Rented(Head):
     """The whole file."""
 
-    instances: Annotated[dict[str, Kind], Field(min_length=1)]
-    usd_per_hour: Annotated[dict[str, _Prices], Field(min_length=1)]
+    instances: Annotated[dict[Name, Kind], Field(min_length=1)]
+    usd_per_hour: Annotated[dict[Name, _Prices], Field(min_length=1)]
 
 
 def rented(source: ConfigFile) -> PriceBook:

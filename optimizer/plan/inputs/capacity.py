@@ -17,25 +17,25 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from core.config_file import ConfigFile, Interval, Positive, Written, check, read_json
-from core.errors import InputError
+from core.errors import MOST, InputError, require_positive
 from core.runfiles.manifest import against
 from core.runfiles.result import FILE
 from optimizer.plan.inputs.demand import within_range
-from optimizer.plan.inputs.plan_file import DeclaredTier, PlanFile
+from optimizer.plan.inputs.plan_file import DeclaredTier, PlanFile, Rate, Role
 
 _OF_CAPACITY = ("capacity", "workload")
 _CPU_BOUND = 0.7  # of the cap: below, it was not the CPU that set NodT
 
 
 class Machine(Written):
-    """The node that was measured."""
+    """The node that was measured, as a tier of plan.toml may be."""
 
     tier: str
-    role: str
+    role: Role
     cpus: Positive
-    memory_mb: Positive
-    nic_mbps: Positive
-    disk_mbps: Positive
+    memory_mb: Annotated[float, Field(ge=64, le=MOST)]
+    nic_mbps: Rate
+    disk_mbps: Rate
 
 
 class _Interval(Interval):
@@ -181,7 +181,9 @@ def _filled(tier: DeclaredTier, number: int, file: PlanFile) -> tuple[DeclaredTi
         "nic_mbps": found.machine.nic_mbps,
         "disk_mbps": found.machine.disk_mbps,
         # So that a node which carries NodT is used to the limit of utilisation, and not beyond.
-        "processing_s": file.stated.limits.max_utilisation * cpus / found.per_s,
+        "processing_s": require_positive(
+            place, file.stated.limits.max_utilisation * cpus / found.per_s
+        ),
     }
     if found.cv2:
         measured["cv2"] = within_range(found.cv2)

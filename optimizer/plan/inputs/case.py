@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path as FilePath
@@ -247,7 +248,8 @@ class Case:
         cores = [max((i.vcpus for i in self._fitting(t)), default=1.0) for t in self.tiers]
         replicas = [self.limits.max_replicas] * len(self.tiers)
         laws = [tier.latency for tier in self.tiers]
-        least_s = zero_load_s(laws, cores, replicas, self.policy, list(self.slo.latency_ms))
+        with source.naming("tiers") if source is not None else nullcontext():
+            least_s = zero_load_s(laws, cores, replicas, self.policy, list(self.slo.latency_ms))
         for q, asked_ms in self.slo.latency_ms.items():
             least_ms = 1000.0 * least_s[q]
             if asked_ms < least_ms * (1.0 - 1e-3):  # the grid's error

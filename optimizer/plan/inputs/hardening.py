@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.errors import InputError
+from core.errors import MOST, InputError
 from optimizer.integrity import NODE_TYPES, read_counts
 from optimizer.plan.inputs.capacity import read_capacity
 from optimizer.plan.inputs.integrity import DeclaredVariant
@@ -60,7 +60,14 @@ def hardening_of(file: PlanFile, tiers: Sequence[TierDemand]) -> Hardening | Non
         "take a standby, and [rates] repair_s until it is back; retries take no time"
     )
     remarks.append("of the copies of a request one is used, as likely a wrong one as its node is")
-    return Hardening(asked, rate, faults.sdc_recovery_s, tuple(offered), tuple(remarks))
+    found = Hardening(asked, rate, faults.sdc_recovery_s, tuple(offered), tuple(remarks))
+    often = max(found.crashes_per_year(variant) for tier in offered for variant in tier)
+    if often > MOST:
+        raise file.source.error(
+            "transient_faults", expected=f"faults that crash a node at most {MOST:g} times a year",
+            got=f"{often:g}",
+        )  # fmt: skip
+    return found
 
 
 def _refuse_idle(file: PlanFile) -> None:

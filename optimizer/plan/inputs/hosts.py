@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from core.config_file import Positive, Problem, Strict, Text, named_twice
+from core.config_file import Name, Positive, Problem, Strict, named_twice
 from core.errors import MOST
 from core.vocabulary import Scheme
 from optimizer.plan.solve.hosts import Server
@@ -21,7 +21,7 @@ SERVERS_MAX = 64  # of all kinds
 class Host(Strict):
     """Servers that are alike: `count` of them, and what each costs that is in use."""
 
-    name: Text
+    name: Name
     count: Annotated[int, Field(ge=1, le=SERVERS_MAX)]
     cores: Positive
     memory_mb: Annotated[int, Field(ge=64, le=MOST)]

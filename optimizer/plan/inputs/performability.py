@@ -22,7 +22,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from core.config_file import Positive, Strict, Text, Written, refusal
-from core.errors import InputError
+from core.errors import MOST, InputError
 from core.runfiles.part import Part, part_of
 from core.tolerances import LIMIT_INSIDE
 
@@ -132,7 +132,7 @@ class _Arm(Written):
 
 class _Year(Written):
     arms: dict[str, _Arm]
-    machines: Annotated[dict[str, Annotated[int, Field(ge=1)]], Field(min_length=1)]
+    machines: Annotated[dict[str, Annotated[int, Field(ge=1, le=MOST)]], Field(min_length=1)]
 
 
 class _Body(Written):

@@ -50,6 +50,7 @@ from optimizer.uncertainty import rates_from
 Rate = Annotated[float, Field(ge=1, le=MOST)]
 _EXPERIMENT = r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$"
 _TIER = r"^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$"
+Role = Annotated[str, Field(pattern=_TIER)]  # as its folder is called
 
 # keys of a tier, and the field of the fitted tier that each replaces
 FIGURES: Mapping[str, str] = {
@@ -106,7 +107,7 @@ class DeclaredTier(Strict):
     """One of [[tiers]]; what the file does not say is None."""
 
     name: Annotated[str, Field(pattern=_TIER)]
-    role: Text | None = None
+    role: Role | None = None
     requests_per_copy: Positive | None = None
     connections_per_copy: Positive | None = None
     processing_s: Positive | None = None
@@ -230,6 +231,9 @@ def _problems(stated: Declared) -> Iterator[Problem]:
         if tier.min_nodes is not None and tier.min_nodes > limits.max_nodes:
             expected = f"at most limits.max_nodes ({limits.max_nodes})"
             yield Problem(("tiers", number, "min_nodes"), expected, str(tier.min_nodes))
+        if tier.workload is not None and tier.capacity is None:
+            expected = "it beside capacity, the run that has it"
+            yield Problem(("tiers", number, "workload"), expected, "no capacity", "Leave it out.")
         yield from state_problems(number, tier, stated)
         yield from priced_problems(number, tier, stated.prices)
         yield from named_twice([one.name for one in tier.variants], "tiers", number, "variants")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path as FilePath
 from typing import Any, TypedDict, Unpack
 
+from core.config_file import ConfigFile
 from core.errors import InputError
 from core.vocabulary import Scheme
 from optimizer.availability import FailureRates
@@ -30,7 +31,7 @@ from optimizer.plan.inputs.remedy import check_remedies
 from optimizer.plan.inputs.schedule import DeclaredSchedule
 from optimizer.plan.inputs.state import check_state, with_state
 from optimizer.plan.inputs.variants import Hardening
-from optimizer.plan.solve.options import Limits, TierDemand
+from optimizer.plan.solve.options import Limits, TierDemand, rates_of
 from optimizer.prices import PriceBook
 from optimizer.uncertainty import UncertainRates, rates_from
 
@@ -115,13 +116,16 @@ def request_from_plan_file(file: PlanFile, results: FilePath | None = None) -> P
     known, remarks = _stated_rates(given, service.scheme)
     book = book_of(plan.prices.book, service.scheme, file.folder)
     region = region_of(book, plan.prices.region)
+    _check_names(file, book, region)
     if plan.prices.speeds and plan.slo.latency_ms:
         raise file.source.error(
             "prices", "speeds", expected="no latency limits beside it, whose law is of equal cores",
             got="both", hint="Leave the speeds, or p95_ms and p99_ms, out.",
         )  # fmt: skip
-    book = with_speeds(book, region, plan.prices.speeds)
-    book = with_purchases(book, region, plan.prices.purchase)
+    with file.source.naming("prices", "speeds"):
+        book = with_speeds(book, region, plan.prices.speeds)
+    with file.source.naming("prices", "purchase"):
+        book = with_purchases(book, region, plan.prices.purchase)
     asked = _request(
         service, measured, plan.slo, book, region, plan.limits, known,
         mode="plan.toml" if measured is None else "results and plan.toml",
@@ -205,14 +209,13 @@ def _request(
         check_remedies(case.remedies, case.rates, slo.degraded, file.source)
         named = {tier.name: tier for tier in case.tiers}
         check_state(file, named, available=slo.availability is not None)
+        _check_traffic(file, service)
+        _check_products(file.source, case)
         _check_schedule(file, case)
         if plan is not None and plan.hosts and case.scheme != Scheme.on_prem:
             raise file.source.error("hosts", expected="the scheme on-prem", got=case.scheme)
         _check_types(file, case)
     book.instances(case.region)  # an unknown region is refused before anything is computed
-    for tier in plan.tiers if plan else []:
-        if tier.present is not None:
-            book.instance(case.region, tier.present.instance_type)
     case.check_zero_load(file.source if file is not None else None)
     return PlanRequest(
         case=case,
@@ -231,19 +234,40 @@ def _request(
     )
 
 
+def _check_names(file: PlanFile, book: PriceBook, region: str) -> None:
+    """Raises InputError for a region that the book does not have, and for types that the region
+    does not have; a way to pay is no part of a type's name."""
+    source, plan = file.source, file.stated
+    stated = source.values.get("prices", {}).get("region") == plan.prices.region
+    try:
+        book.instances(region)
+    except InputError as error:
+        place = source.place("prices", "region") if stated else "--region"
+        raise InputError(place, expected=error.expected, got=error.got, hint=error.hint) from error
+    quotas = plan.schedule.quotas if plan.schedule is not None else []
+    lists: dict[tuple[str, ...], Sequence[Any]] = {
+        ("prices", "speeds"): plan.prices.speeds,
+        ("prices", "purchase"): plan.prices.purchase,
+        ("schedule", "quotas"): quotas,
+        ("tiers",): plan.tiers,
+    }
+    for key, tables in lists.items():
+        for number, table in enumerate(tables):
+            for name in table.instance_types or ():
+                with source.naming(*key, number, "instance_types"):
+                    book.instance(region, name)
+
+
 def _check_types(file: PlanFile, case: Case) -> None:
-    """Raises InputError for instance types that a tier's software is not built for, and for ways to
-    pay in their place."""
+    """Raises InputError for instance types that a tier's software is not built for, and for present
+    ones that cannot be bought."""
     for number, tier in enumerate(file.stated.tiers):
+        if tier.present is not None:
+            with file.source.naming("tiers", number, "present", "instance_type"):
+                case.book.instance(case.region, tier.present.instance_type)
         built = tier.arch or ["x86_64"]
         for name in tier.instance_types or ():
-            one = case.book.instance(case.region, name)
-            if one.type_name != name:
-                raise file.source.error(
-                    "tiers", number, "instance_types", expected=f"the type alone, {one.type_name}",
-                    got=name, hint="Leave the way to pay out: the planner chooses it.",
-                )  # fmt: skip
-            if (arch := one.arch) not in built:
+            if (arch := case.book.instance(case.region, name).arch) not in built:
                 raise file.source.error(
                     "tiers", number, "instance_types",
                     expected=f"types of {' or '.join(built)}, for which it is built",
@@ -251,9 +275,30 @@ def _check_types(file: PlanFile, case: Case) -> None:
                 )  # fmt: skip
 
 
+def _check_products(source: ConfigFile, case: Case) -> None:
+    """Raises InputError for rates that together leave the bounds of one."""
+    with source.naming("rates", "crash_per_year"):
+        for one in case.book.instances(case.region):
+            rates_of(case.rates, one)
+    for number, domain in enumerate(case.domains):
+        with source.naming("domains", number, "beta"):
+            domain.level(case.rates.crash_per_year)
+
+
+def _check_traffic(file: PlanFile, service: ServiceFit) -> None:
+    """Raises InputError for a price of traffic where nobody says how much there is of it."""
+    price = file.stated.prices.traffic_usd_per_gb
+    seen = [tier.card_kbit for tier in service.tiers]
+    if price is not None and not any(kbit.value and kbit.sufficient for kbit in seen):
+        raise file.source.error(
+            "prices", "traffic_usd_per_gb", expected="kbit_per_copy of a tier beside it",
+            got="none", hint="State it, or leave the price out.",
+        )  # fmt: skip
+
+
 def _check_schedule(file: PlanFile, case: Case) -> None:
-    """Raises InputError for a schedule of owned machines, or of some that the run saw written to,
-    and for a quota on a type that the region does not have."""
+    """Raises InputError for a schedule of owned machines, or of some that the run saw written
+    to."""
     stated = file.stated.schedule
     written = [tier for tier in case.tiers if tier.has_state]
     if stated is not None and written:
@@ -267,15 +312,6 @@ def _check_schedule(file: PlanFile, case: Case) -> None:
             "schedule", expected="rented machines (scheme = cloud)", got=case.scheme,
             hint="Leave it out: an owned machine costs the same in every hour.",
         )  # fmt: skip
-    for number, quota in enumerate(stated.quotas if stated is not None else ()):
-        known = {one.type_name for one in case.book.instances(case.region)}
-        for name in quota.instance_types:
-            if name not in known:
-                raise file.source.error(
-                    "schedule", "quotas", number, "instance_types",
-                    expected=f"types of {case.region}", got=repr(name),
-                    hint="`sparecraft prices` lists them.",
-                )  # fmt: skip
 
 
 def _uncertain_figures(rates: UncertainRates, demand: Estimate, slo: Slo) -> tuple[str, ...]:

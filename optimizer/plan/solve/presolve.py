@@ -68,7 +68,8 @@ def cost(path: Path | None) -> float:
 
 def budget(problem: Problem) -> float:
     """Return the common budget of loss, -log A; infinite without a limit of availability."""
-    return math.inf if (most := problem.unavailability_max) is None else -math.log1p(-most)
+    most = problem.unavailability_max
+    return math.inf if most is None or most >= 1.0 else -math.log1p(-most)
 
 
 def eligible(problem: Problem) -> list[Pool]:

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from core.errors import EnvironmentMissing, SparecraftError
-from experiments.cli import COMMANDS, app, command, first_paragraph
+from experiments.cli import COMMANDS, app, command, first_paragraph, main
 from experiments.tests.called import call, refusal, sparecraft
 from experiments.tests.nightly_fixture import suite_file
 from experiments.tests.report_fixture import fake_run
@@ -191,6 +191,27 @@ except SystemExit:
 @pytest.mark.parametrize("words", ["fly", "run"])
 def test_an_unknown_command_and_one_without_its_argument_are_wrong_usage(words: str) -> None:
     assert call(words).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        ("plan --p95-ms fast --json", "plan --p95-ms"),
+        ("availability --nodes 1.5 --json", "availability --nodes"),
+        ("plan --fast --json", "plan"),
+        ("fly --json", ""),
+    ],
+)
+def test_wrong_usage_is_json_with_its_option_and_what_was_expected(
+    words: str, place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["sparecraft", *words.split()])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["place"].split()[1:] == place.split()
+    assert all(error[key] for key in ("expected", "got", "hint"))
 
 
 def test_version_is_printed() -> None:

@@ -85,6 +85,20 @@ def test_a_plan_toml_takes_a_run_for_a_tier(run: Path) -> None:
         request_from_file(path, None, Overrides())
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("memory_mb", 32), ("nic_mbps", 0.5), ("disk_mbps", 0.5), ("role", "")]
+)
+def test_a_node_that_no_tier_can_be_is_refused_at_its_key_of_the_run(
+    run: Path, key: str, value: object
+) -> None:
+    result = json.loads((run / "result.json").read_text())
+    result["capacity"]["machine"][key] = value
+    (run / "result.json").write_text(json.dumps(result))
+    with pytest.raises(InputError) as caught:
+        planned(run, 270.0)
+    assert caught.value.place.endswith(f"capacity.machine.{key}")
+
+
 def test_what_cannot_be_used_is_refused_with_its_reason(run: Path, tmp_path: Path) -> None:
     def refusal(folder: Path, workload: str | None, slo: dict[str, float]) -> str:
         with pytest.raises(InputError) as caught:

@@ -156,6 +156,8 @@ DB_REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("iops", {"iops": 100.0}),
     ("disk_usd_per_gb_month", {"values": {"prices": {"disk_usd_per_gb_month": 0.1}}}),
     ("traffic_usd_per_gb", {"values": {"prices": {"traffic_usd_per_gb": 0.02}}}),
+    ("traffic_usd_per_gb",
+     {"values": {"prices": {"traffic_usd_per_gb": 0.02, "crossing": 0.5}}}),  # of no kbit
     ("crossing", {"values": {"prices": {"crossing": 0.5}}}),
     ("data_in", {"data_gb": 5.0, "data_in": "memory", "state": "volume"}),
     ("mechanisms", {"state": "own", "mechanisms": ["pf"]}),

@@ -14,6 +14,8 @@ import polars as pl
 import pytest
 
 from core.errors import InputError
+from optimizer.fit.manifest_form import form_of
+from optimizer.fit.spec import arms_of, tiers_of
 from optimizer.integrity import read_counts, read_measured
 from optimizer.limplock import LimpRun, measured_slowdown
 from optimizer.plan import Limits, plan_from_results
@@ -78,7 +80,7 @@ READERS: dict[str, tuple[dict[str, Any], Callable[[Path], object]]] = {
         ),
     ),
 }
-_DAMAGE: tuple[Any, ...] = (None, "x", [5], {}, -1.0, float("nan"), float("inf"), 1e400, True)
+_DAMAGE: tuple[Any, ...] = (*(None, "x", [5], {}, -1.0, float("nan"), float("inf"), 10**400, True),)
 
 
 def _places(value: Any, key: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -122,6 +124,31 @@ def test_a_damaged_result_is_refused_or_read_never_a_traceback(name: str, tmp_pa
     for text in ("", "[1]", "{", '{"a": ' + "9" * 5_000 + "}", "[" * 50_000):
         with pytest.raises(InputError):
             _read(tmp_path, text, read)
+
+
+def test_a_damaged_manifest_is_refused_by_key_or_read_never_a_traceback(run: Path) -> None:
+    """Each value of what a plan reads of it, of another kind or beyond its bounds."""
+    whole = json.loads((run / "manifest.json").read_text())
+    whole["host"] = {"cores": 2, "blocks": [{"arm": "baseline", "others_share": 0.1,
+                                             "busy_share": 0.5, "stolen_share": 0.0}]}  # fmt: skip
+    places: list[str] = []
+    for key in [place for place in _places(whole) if place]:
+        for damage in ("lost", *_DAMAGE):
+            body = copy.deepcopy(whole)
+            inner: Any = body
+            for part in key[:-1]:
+                inner = inner[part]
+            if damage == "lost":
+                del inner[key[-1]]
+            else:
+                inner[key[-1]] = damage
+            try:
+                form = form_of(body, run)
+                tiers_of(form), arms_of(form)
+            except InputError as error:
+                places.append(error.place)
+    assert len(places) > 300
+    assert all("manifest.json" in place for place in places)
 
 
 def _limp(**changes: Any) -> dict[str, Any]:

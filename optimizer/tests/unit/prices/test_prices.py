@@ -98,6 +98,19 @@ def test_a_damaged_book_is_refused_by_name(tmp_path: Path, old: str, new: str, n
         load_prices(path)
 
 
+@pytest.mark.parametrize("name", ["", "a\\nb", "${a}", "a@spot", "\\u00e9", "a/b"])
+@pytest.mark.parametrize("old", ["a.small", "here"])
+def test_a_name_that_fleet_tfvars_cannot_have_is_refused(
+    tmp_path: Path, old: str, name: str
+) -> None:
+    """Names of types and regions stand in it, also in its comments."""
+    path = tmp_path / "book.toml"
+    path.write_text(GOOD.replace("usd_per_hour.here", 'usd_per_hour."here"').replace(old, name))
+    with pytest.raises(InputError) as caught:
+        load_prices(path)
+    assert str(path) in caught.value.place
+
+
 @pytest.mark.parametrize("text", ["", 'as_of = "2025-01-01"', "[instances]"])
 def test_an_empty_book_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "book.toml"
@@ -236,6 +249,7 @@ def test_the_book_in_the_project_has_one_region_small_slices_and_honest_sources(
         ("cores = 32", "cores = 32\ngpus = 2", "servers.big.gpus"),
         ('source = "an invoice"', "", "servers.big.source"),
         ("value = 1.5", "value = 0.5", "shared.pue"),
+        ("value = 1.5", "value = 1e300", "shared.pue"),
         ("value = 0.1", "valeu = 0.1", "shared.usd_per_kwh.valeu"),
         ("value = 0.1,", "", "shared.usd_per_kwh.value"),
         ('source = "a bill"', 'source = ""', "shared.usd_per_kwh.source"),
