@@ -16,7 +16,6 @@ from core.tolerances import U_FLOOR
 from core.units import YEAR_S
 from optimizer.availability import FailureRates, availability
 from optimizer.fit import ServiceFit, fit, read_results
-from optimizer.plan import planner
 from optimizer.plan.inputs.plan_file import checked
 from optimizer.plan.inputs.request import PlanRequest, request_for_service, request_from_plan_file
 from optimizer.plan.outcome import Plan
@@ -29,10 +28,7 @@ ZONE = {"name": "zone", "count": 4, "failures_per_year": 0.1, "repair_s": 60.0, 
 RATE, WORK_S, REGION = 300.0, 0.004, "us-east-1"
 
 
-@pytest.fixture(autouse=True)
-def unexplained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What binds a plan (test_explain.py) takes most of its time."""
-    monkeypatch.setattr(planner, "binding_of", lambda *_: ())
+pytestmark = pytest.mark.usefixtures("unexplained")
 
 
 def asked(target: float | None = 0.999, **tier: Any) -> PlanRequest:
