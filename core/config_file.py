@@ -232,7 +232,11 @@ def parse_json(text: str, path: Path) -> ConfigFile:
 
 def read_toml(path: Path) -> ConfigFile:
     """Parse a TOML file."""
-    text = read_text(path)
+    return parse_toml(read_text(path), path)
+
+
+def parse_toml(text: str, path: Path) -> ConfigFile:
+    """Parse TOML that is written in `path`."""
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

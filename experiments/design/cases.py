@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from core.config_file import ConfigFile, Strict, check, read_toml
+from core.config_file import ConfigFile, Strict, check, parse_toml, read_text, read_toml
 from core.errors import InputError
 from core.json_object import JsonObject
 from experiments.design.fleet import Name
@@ -83,10 +84,15 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> JsonObject:
     return values
 
 
-def _names(path: Path) -> list[str]:
+def _names(path: Path) -> tuple[str, ...]:
     """Of a file that cannot be read none: who loads its design is told."""
     try:
-        listed = read_toml(path).values.get(_CASES, [])
-        return [str(one["name"]) for one in listed]
+        return _names_in(read_text(path), path)
     except (InputError, KeyError, TypeError):
-        return []
+        return ()
+
+
+@lru_cache(maxsize=256)
+def _names_in(text: str, path: Path) -> tuple[str, ...]:
+    """Parsed once for each text: a design that is asked for by name is looked for in all files."""
+    return tuple(str(one["name"]) for one in parse_toml(text, path).values.get(_CASES, []))

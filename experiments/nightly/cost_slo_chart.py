@@ -83,7 +83,7 @@ def _scatter(steps: Rows, dots: Rows, limit: float | None, size: Size) -> Any:
         domain=["now", "ghost"], range=[palette.ARMS[2].light, palette.INTERFERENCE.light]
     )
     line = alt.Chart(data(steps)).mark_line(interpolate="step-after", strokeWidth=2).encode(
-        x=x, y=y, detail="part:N", order="usd:Q",
+        x=x, y=y, detail=alt.Detail("part:N"), order=alt.Order("usd:Q"),
         stroke=alt.Stroke("part:N", scale=colours, legend=None),
         strokeDash=alt.StrokeDash("part:N", legend=None, scale=alt.Scale(
             domain=["now", "ghost"], range=[[1, 0], [3, 4]])),

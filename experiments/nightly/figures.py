@@ -121,7 +121,7 @@ def over_nights(
     y = channel("y")
     base = alt.Chart(data(points)).encode(x=x, y=y)
     bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.6).encode(
-        y=channel("low"), y2="high:Q",
+        y=channel("low"), y2=alt.Y2("high:Q"),
         stroke=alt.Stroke("colour:N", scale=None),
     )  # fmt: skip
     shaped = base.encode(shape=alt.Shape("shape:N", scale=None), size=alt.value(64))

@@ -68,8 +68,8 @@ def _points(name: str, simulated: Sequence[Compared]) -> list[Any]:
         return []
     found = [(one.cluster.nodes, getattr(one.in_turn, name)) for one in simulated]
     rows = [{"x": n, "y": e.value, "low": e.low, "high": e.high} for n, e in found]
-    base = alt.Chart(data(rows)).encode(x="x:Q")
+    base = alt.Chart(data(rows)).encode(x=alt.X("x:Q"))
     return [
-        base.mark_rule(color=LIMIT).encode(y="low:Q", y2="high:Q"),
-        base.mark_point(color=LIMIT, size=40, strokeWidth=2).encode(y="y:Q"),
+        base.mark_rule(color=LIMIT).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q")),
+        base.mark_point(color=LIMIT, size=40, strokeWidth=2).encode(y=alt.Y("y:Q")),
     ]

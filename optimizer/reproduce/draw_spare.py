@@ -130,7 +130,7 @@ def _published_pairs(servers: int) -> Any:
     pairs = published("spare")["mediawiki"]["found"]
     rows = [{"x": b, "y": collision_probability(servers, a, b)} for a, b in pairs if a > 1]
     rings = alt.Chart(data(rows)).mark_point(size=130, strokeWidth=2, color=LIMIT)
-    return rings.encode(x="x:Q", y="y:Q")
+    return rings.encode(x=alt.X("x:Q"), y=alt.Y("y:Q"))
 
 
 def _from_above(copies: int) -> str:
@@ -159,5 +159,5 @@ def _curves(
     if limit:
         at = published("spare")["mediawiki"]["collision_max"]
         rule = alt.Chart(data([{"y": at}]))
-        layers.insert(0, rule.mark_rule(color=LIMIT, strokeDash=[5, 4]).encode(y="y:Q"))
+        layers.insert(0, rule.mark_rule(color=LIMIT, strokeDash=[5, 4]).encode(y=alt.Y("y:Q")))
     return alt.layer(*layers)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from optimizer.plan import planner
 from optimizer.tests.synthetic import Truth, write_run
 
 
@@ -17,3 +18,10 @@ def truth() -> Truth:
 @pytest.fixture(scope="session")
 def run_dir(tmp_path_factory: pytest.TempPathFactory, truth: Truth) -> Path:
     return write_run(tmp_path_factory.mktemp("results") / "run", truth)
+
+
+@pytest.fixture
+def unexplained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans do not say what binds them, which takes most of their time: test_explain.py claims
+    that."""
+    monkeypatch.setattr(planner, "binding_of", lambda *_: ())

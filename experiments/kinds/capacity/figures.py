@@ -105,7 +105,7 @@ def _latencies(found: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], siz
     layers = []
     if (nodt := found["nodt_per_s"]) is not None:
         span = [{"rate": nodt["low"], "end": nodt["high"]}]
-        layers.append(marks.shade(span, palette.INTERFERENCE.light, 0.18, x=x, x2="end:Q"))
+        layers.append(marks.shade(span, palette.INTERFERENCE.light, 0.18, x=x, x2=alt.X2("end:Q")))
         layers.append(marks.rule([{"rate": nodt["value"]}], (1, 0), x=x))
     layers += [marks.rule([{"ms": limit_ms}], y=y), marks.points(rows, x, y, **_EDGE)]
     return alt.layer(*layers).properties(width=size.plot_width, height=260 if size.small else 320)

@@ -47,7 +47,10 @@ def shading(disturbances: Sequence[Window], domain: list[float], x: Any) -> Any:
         alt.Chart(data(rows))
         .mark_rect()
         .encode(
-            x=x, x2="end:Q", fill=marks.FILL, fillOpacity=alt.FillOpacity("opacity:Q", scale=None)
+            x=x,
+            x2=alt.X2("end:Q"),
+            fill=marks.FILL,
+            fillOpacity=alt.FillOpacity("opacity:Q", scale=None),
         )
     )
 
@@ -76,7 +79,7 @@ def lanes(disturbances: Sequence[Window], domain: list[float], size: Size) -> An
     return (
         alt.Chart(data(rows), width=size.plot_width, height=15 * len(machines))
         .mark_bar(height=9, cornerRadius=2)
-        .encode(x=run_time(domain, size), x2="end:Q", y=y, fill=marks.FILL)
+        .encode(x=run_time(domain, size), x2=alt.X2("end:Q"), y=y, fill=marks.FILL)
     )
 
 

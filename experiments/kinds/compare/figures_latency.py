@@ -62,12 +62,14 @@ def latency_boxes(run: RunFolder, size: Size) -> Any:
 
     layers = [
         base.mark_rule(strokeDash=[1, 3], strokeWidth=1.4).encode(
-            x=x("p95_ms"), x2="max_ms:Q", stroke=stroke
+            x=x("p95_ms"), x2=alt.X2("max_ms:Q"), stroke=stroke
         ),
-        base.mark_rule(strokeWidth=1.8).encode(x=x("p5_ms"), x2="p95_ms:Q", stroke=stroke),
+        base.mark_rule(strokeWidth=1.8).encode(x=x("p5_ms"), x2=alt.X2("p95_ms:Q"), stroke=stroke),
         base.mark_tick(size=14, thickness=1.8).encode(x=x("p5_ms"), fill=colour),
         base.mark_tick(size=14, thickness=1.8).encode(x=x("p95_ms"), fill=colour),
-        base.mark_bar(size=24, cornerRadius=2).encode(x=x("p25_ms"), x2="p75_ms:Q", fill=colour),
+        base.mark_bar(size=24, cornerRadius=2).encode(
+            x=x("p25_ms"), x2=alt.X2("p75_ms:Q"), fill=colour
+        ),
         base.mark_tick(size=24, thickness=2.5, fill=palette.PAPER.light).encode(x=x("p50_ms")),
         _point(base, "diamond", 70, x("mean_ms"), colour),
         _point(base, "circle", 50, x("p99_ms"), colour),
@@ -75,7 +77,7 @@ def latency_boxes(run: RunFolder, size: Size) -> Any:
     ]
     labels = max(len(row["label"]) for row in rows) * 6.4 + 14
     width = size.width - min(180, labels) - 24
-    return alt.layer(*layers).properties(width=width, height=alt.Step(46))
+    return alt.layer(*layers, width=width, height=alt.Step(46))
 
 
 def _point(base: Any, shape: str, area: int, x: Any, colour: Any, angle: int = 0) -> Any:
@@ -125,9 +127,8 @@ def latency_tail(run: RunFolder, size: Size) -> Any:
     ).mark_line(interpolate="step-after", strokeWidth=2.2)  # fmt: skip
     edge = {"strokeWidth": 1, "stroke": palette.PAPER.light}
     points = marks.points(quantiles, x, y, 84, opacity=1, **edge)
-    return alt.layer(_slo_corners(run, x, y), line, points).properties(
-        width=size.plot_width, height=280 if size.small else 340
-    )
+    height = 280 if size.small else 340
+    return alt.layer(_slo_corners(run, x, y), line, points, width=size.plot_width, height=height)
 
 
 def _curve_rows(steps: Rows, arm: str, colour: str) -> Rows:
@@ -180,9 +181,9 @@ def _slo_corners(run: RunFolder, x: Any, y: Any) -> Any:
         shape="triangle-down", size=60, filled=True, opacity=1, fill=palette.MARKER.light
     )
     return alt.layer(
-        rule.encode(x=x, y=y, y2="top:Q"),
+        rule.encode(x=x, y=y, y2=alt.Y2("top:Q")),
         mark.encode(x=x, y=y),
-        label.encode(x=x, y=y, text="label:N"),
+        label.encode(x=x, y=y, text=alt.Text("label:N")),
     )
 
 
@@ -247,7 +248,7 @@ def _factors(rows: Rows, base: Any, title: str, area: int, size: Size) -> Any:
         for field in ("factor", "low")
     )
     one = alt.Chart(data([{"factor": 1.0}])).mark_rule(stroke=palette.AXIS.light, strokeWidth=2)
-    bars = base.mark_rule(strokeWidth=2).encode(x=low, x2="high:Q", stroke=marks.STROKE)
+    bars = base.mark_rule(strokeWidth=2).encode(x=low, x2=alt.X2("high:Q"), stroke=marks.STROKE)
     solid = base.transform_filter("datum.filled").mark_point(size=area, filled=True, opacity=1)
     hollow = base.transform_filter("!datum.filled").mark_point(
         size=area, fill=palette.PAPER.light, strokeWidth=2, opacity=1

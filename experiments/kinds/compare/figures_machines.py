@@ -15,6 +15,7 @@ from experiments.kinds.compare.figures_time import blocks_of, time_domain
 from experiments.kinds.compare.folder import RunFolder
 from experiments.report import marks, palette
 from experiments.report.figures import log_ticks
+from experiments.report.grid import Grid
 from experiments.report.layout import Size
 from experiments.report.text import by_number
 
@@ -84,14 +85,17 @@ def _panel(run: RunFolder, machine: str, points: Rows, y: Any, size: Size) -> An
          "colour": palette.arm_colour(run.arms, b.arm).light}
         for b in blocks
     ]  # fmt: skip
-    arms = alt.Chart(data(strip)).mark_rect(y=-5, y2=-1).encode(x=x, x2="end:Q", fill=marks.FILL)
+    arms = (
+        alt.Chart(data(strip))
+        .mark_rect(y=-5, y2=-1)
+        .encode(x=x, x2=alt.X2("end:Q"), fill=marks.FILL)
+    )
     inside = [p for p in points if domain[0] <= p["t"] <= domain[1]]
     line = marks.line(inside, x, y, stroke=palette.MARKER.light, strokeWidth=1.2, clip=True)
     title = alt.TitleParams(machine, fontSize=11, offset=9, limit=150)
     gaps = 58 if size.small else 46
-    return alt.layer(shading(mine, domain, x), arms, line).properties(
-        width=(size.width - 24) // size.columns - gaps, height=78, title=title
-    )
+    width = (size.width - 24) // size.columns - gaps
+    return alt.layer(shading(mine, domain, x), arms, line, width=width, height=78, title=title)
 
 
 def _grid(panels: list[Any], size: Size, y_title: str) -> Any:
@@ -101,4 +105,4 @@ def _grid(panels: list[Any], size: Size, y_title: str) -> Any:
         fontWeight="normal",
         color=palette.TEXT.light,
     )
-    return alt.concat(*panels, columns=size.columns, spacing=14).properties(title=title)
+    return Grid(panels, {"columns": size.columns, "spacing": 14, "title": title.to_dict()})

@@ -85,4 +85,4 @@ def _drawing(
     layers = [marks.line(asked, x, y, stroke=stroke, strokeWidth=3)] if asked else []
     look = {"stroke": palette.MARKER.light, "strokeWidth": 1.4, "interpolate": "step-after"}
     layers.append(marks.line(sent, x, y, **look))
-    return alt.layer(*layers).properties(width=size.plot_width, height=_HEIGHT)
+    return alt.layer(*layers, width=size.plot_width, height=_HEIGHT)

@@ -97,9 +97,9 @@ def _block_strip(run: RunFolder, blocks: Sequence[Window], domain: list[float], 
         for block in blocks
     ]
     base = alt.Chart(data(rows), height=20, width=size.plot_width)
-    bars = base.mark_rect().encode(x=_hidden("t", domain), x2="end:Q", fill=marks.FILL)
+    bars = base.mark_rect().encode(x=_hidden("t", domain), x2=alt.X2("end:Q"), fill=marks.FILL)
     names = base.mark_text(fontSize=12, fontWeight=600, fill=palette.PAPER.light)
-    return alt.layer(bars, names.encode(x=_hidden("middle", domain), text="label:N"))
+    return alt.layer(bars, names.encode(x=_hidden("middle", domain), text=alt.Text("label:N")))
 
 
 def _hidden(field: str, domain: Sequence[float]) -> Any:
@@ -131,7 +131,7 @@ def _latency_panel(
         _median_steps(run, x, y),
         _failures(run, size, x, y, y_domain[0]),
     ]
-    return alt.layer(*layers).properties(height=260 if size.small else 300, width=size.plot_width)
+    return alt.layer(*layers, height=260 if size.small else 300, width=size.plot_width)
 
 
 def _slo_limits(run: RunFolder) -> dict[str, float]:
@@ -158,7 +158,7 @@ def _slo_rules(limits: Mapping[str, float], domain: list[float], x: Any, y: Any)
     label = base.mark_text(
         align="right", baseline="bottom", dx=-3, dy=-2, fontSize=11, fill=palette.MARKER.light
     )
-    return alt.layer(rule.encode(y=y), label.encode(x=x, y=y, text="label:N"))
+    return alt.layer(rule.encode(y=y), label.encode(x=x, y=y, text=alt.Text("label:N")))
 
 
 def _points(run: RunFolder, size: Size, x: Any, y: Any) -> Any:
@@ -213,7 +213,7 @@ def _median_steps(run: RunFolder, x: Any, y: Any) -> Any:
         for row in binned.iter_rows(named=True)
         for t in (max(row["bin"], row["first"]), min(row["bin"] + bin_s, row["last"]))
     ]  # fmt: skip
-    base = alt.Chart(data(rows)).encode(x=x, y=y, detail="line:N")
+    base = alt.Chart(data(rows)).encode(x=x, y=y, detail=alt.Detail("line:N"))
     halo = base.mark_line(stroke=palette.PAPER.light, strokeWidth=4.5)
     return alt.layer(halo, base.mark_line(stroke=palette.MARKER.light, strokeWidth=1.8))
 

@@ -176,8 +176,8 @@ def _boxes(rows: Rows, size: Size) -> Any:
     y = alt.Y("line:N", sort=names, axis=alt.Axis(title=None, labelLimit=limit))
     base = alt.Chart(data(rows))
     whisker = base.mark_rule(strokeWidth=1.4)
-    whisker = whisker.encode(x=x("q5"), x2="q95:Q", y=y, stroke=marks.STROKE)
-    box = base.mark_bar(height=11).encode(x=x("q25"), x2="q75:Q", y=y, fill=marks.FILL)
+    whisker = whisker.encode(x=x("q5"), x2=alt.X2("q95:Q"), y=y, stroke=marks.STROKE)
+    box = base.mark_bar(height=11).encode(x=x("q25"), x2=alt.X2("q75:Q"), y=y, fill=marks.FILL)
     tick = base.mark_tick(thickness=2, size=15, color=palette.MARKER.light)
     mean = base.mark_point(
         shape="diamond", filled=True, size=46, fill=palette.PAPER.light,

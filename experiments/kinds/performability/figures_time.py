@@ -118,7 +118,7 @@ def _fault_marks(blocks: Sequence[Measured], x: Any) -> list[Any]:
     """Return the fault's shade, and a line where an operator restarted all."""
     lasted_s = max(one.course.end_s - one.course.start_s for one in blocks)
     span = [{"t": 0.0, "end": lasted_s}]
-    found = [marks.shade(span, palette.FAULT.light, 0.12, x=x, x2="end:Q")]
+    found = [marks.shade(span, palette.FAULT.light, 0.12, x=x, x2=alt.X2("end:Q"))]
     resets = [{"t": one.course.reset_s} for one in blocks if one.course.reset_s is not None]
     return [*found, marks.rule(resets, (3, 3), x=x)] if resets else found
 
@@ -131,7 +131,7 @@ def _rates(rows: Rows, x: Any, top: float) -> Any:
     ]
     y = marks.linear(alt.Y, "low", "requests/s", [0, top], tickCount=4, **_EXTENT)
     box = alt.Chart(data(boxes)).mark_rect()
-    return box.encode(x=x, x2="end:Q", y=y, y2="high:Q", fill=marks.FILL)
+    return box.encode(x=x, x2=alt.X2("end:Q"), y=y, y2=alt.Y2("high:Q"), fill=marks.FILL)
 
 
 def _latencies(rows: Rows, x: Any, slow: list[float]) -> Any:

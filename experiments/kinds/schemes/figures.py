@@ -83,7 +83,7 @@ def _panel(
                      values=list(range(top + 1)), format="d")  # fmt: skip
     served_line = marks.line(
         rows, x, y, interpolate="step-after", stroke=palette.ARMS[0].light, strokeWidth=1.8
-    ).encode(detail="block:N")
+    ).encode(detail=alt.Detail("block:N"))
     needed = (
         alt.Chart(data([{"v": entry["needed"]}]))
         .mark_rule(stroke=palette.FAULT.light, strokeDash=[5, 4])

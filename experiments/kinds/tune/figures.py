@@ -115,11 +115,11 @@ def _points(rows: Rows, size: Size, target: str) -> Any:
     base = alt.Chart(data(rows)).encode(x=x)
     taken = [row for row in rows if row["what"] == "taken"]
     way = marks.line(taken, x, y, stroke=_LOOKS["taken"][0], strokeWidth=1.6, strokeDash=[5, 3])
-    bars = base.mark_rule(strokeWidth=2).encode(y=low, y2="high:Q", stroke=marks.STROKE)
+    bars = base.mark_rule(strokeWidth=2).encode(y=low, y2=alt.Y2("high:Q"), stroke=marks.STROKE)
     points = marks.points(rows, x, y, 120, opacity=1, stroke=palette.PAPER.light, strokeWidth=1)
     labels = base.mark_text(
         align="left", dx=9, dy=-2, fontSize=13, fontWeight=600, fill=palette.TEXT.light
-    ).encode(y=y, text="label:N")
+    ).encode(y=y, text=alt.Text("label:N"))
     return alt.layer(way, bars, points, labels).properties(
         width=size.plot_width, height=260 if size.small else 320
     )
@@ -136,7 +136,7 @@ def _dots(rows: Rows, size: Size, target: str) -> Any:
         axis=alt.Axis(title=None, ticks=False, domain=False, grid=False, labelFontSize=12),
     )
     base = alt.Chart(data(rows)).encode(y=y)
-    bars = base.mark_rule(strokeWidth=2).encode(x=low, x2="high:Q", stroke=marks.STROKE)
+    bars = base.mark_rule(strokeWidth=2).encode(x=low, x2=alt.X2("high:Q"), stroke=marks.STROKE)
     points = base.mark_point(
         filled=True, size=110, opacity=1, stroke=palette.PAPER.light, strokeWidth=1
     ).encode(x=x, fill=marks.FILL)

@@ -6,11 +6,14 @@ make-content.sh.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from experiments.design.workloads import KEY_ZIPF, Operation, Population, Workload, numbered
 
 SET_SHARE = 1 / 31
 
 
+@lru_cache
 def cache(name: str, count: int, size: int) -> Population:
     """Return gets and sets of `count` values of `size` bytes."""
     keys = numbered(name, count)

@@ -7,6 +7,8 @@ found 0.64 to 0.83.
 
 from __future__ import annotations
 
+from functools import cache
+
 from experiments.design.workloads import PAGE_ZIPF, Operation, Population, Workload
 
 PAGES = 18_000  # as in pages.py
@@ -18,6 +20,7 @@ def page(place: int) -> Operation:
     return Operation(key, f"/{place:06d}.html", f"<title>{key}</title>")
 
 
+@cache
 def readers() -> Population:
     """Return the requests of all pages, the most popular first."""
     return Population(tuple(page(place) for place in range(PAGES)), PAGE_ZIPF)

@@ -5,11 +5,14 @@ They read whole records, and update one field of a record.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from experiments.design.workloads import KEY_ZIPF, Operation, Population, Workload, numbered
 
 FIELDS = 10
 
 
+@lru_cache
 def ycsb(name: str, count: int, size: int, update_share: float) -> Population:
     """Return reads and updates of `count` hashes of `size` bytes each."""
     keys = numbered(name, count)

@@ -51,15 +51,15 @@ def front_chart(body: Mapping[str, Any], width: int, height: int) -> Any:
         line.encode(
             x=x,
             y=y,
-            detail="part:N",
-            order="order:Q",
+            detail=alt.Detail("part:N"),
+            order=alt.Order("order:Q"),
             strokeDash=alt.StrokeDash("open:N", legend=None, scale=dash),
         ),
         dots.encode(x=x, y=y),
         *(_slo_layers(body, slo, _domain(limit, points, slo), x) if slo is not None else []),
         *_chosen_layers(limit, points, slo, width, x, y),
     ]
-    return alt.layer(*layers).properties(width=width, height=height)
+    return alt.layer(*layers, width=width, height=height)
 
 
 def _x(limit: str, value: float) -> float:
@@ -170,7 +170,7 @@ def _slo_layers(body: Mapping[str, Any], slo: float, domain: Sequence[float], x:
     )  # fmt: skip
     return [
         base.mark_rule(strokeDash=[5, 4], strokeWidth=1.5, color=LIMIT).encode(x=x),
-        label.encode(x=x, y=alt.value(0), text="text:N"),
+        label.encode(x=x, y=alt.value(0), text=alt.Text("text:N")),
     ]
 
 
@@ -202,7 +202,7 @@ def _chosen_layers(
         fontSize=12,
         fontWeight=600,
     )
-    return [mark.encode(x=x, y=y), label.encode(x=x, y=y, text="text:N")]
+    return [mark.encode(x=x, y=y), label.encode(x=x, y=y, text=alt.Text("text:N"))]
 
 
 def _room_on_the_right(

@@ -40,10 +40,10 @@ def schedule_chart(body: Mapping[str, Any], width: int, height: int) -> Any:
     x = alt.X("hour:Q", axis=axis, scale=alt.Scale(domain=[0, len(rows)], nice=False))
     machines = alt.Chart(data(bars)).mark_bar(opacity=0.8).encode(
         x=x,
-        x2="end:Q",
+        x2=alt.X2("end:Q"),
         y=alt.Y("low:Q", axis=alt.Axis(title="machines", tickMinStep=1)),
         color=alt.Color("way:N", scale=scale, legend=alt.Legend(title=None, orient="top")),
-        y2="high:Q",
+        y2=alt.Y2("high:Q"),
     )  # fmt: skip
     bought = alt.Chart(data([{"bought": rows[0]["bought"]}])).mark_rule(
         color=BLUE, strokeDash=[5, 4], strokeWidth=1.5
@@ -52,7 +52,7 @@ def schedule_chart(body: Mapping[str, Any], width: int, height: int) -> Any:
     load = alt.Chart(data([{**end, "n": n} for n, end in enumerate(ends)])).mark_line(
         color=LIMIT, strokeWidth=2
     )
-    layers = [machines, *([bought.encode(y="bought:Q")] if rows[0]["bought"] else [])]
+    layers = [machines, *([bought.encode(y=alt.Y("bought:Q"))] if rows[0]["bought"] else [])]
     left = alt.layer(*layers)
     right = load.encode(
         x=x,

@@ -97,7 +97,9 @@ def _graph(
         (colour, kind), since = looks[one["arm"]], slow(one)
         for low, high in _bounds(since, end_s):
             band = [{"t": low[0], "to": high[0], "value": low[1] - 1, "top": low[1]}]
-            layers.append(marks.shade(band, colour, 0.22, x=x, x2="to:Q", y=y, y2="top:Q"))
+            layers.append(
+                marks.shade(band, colour, 0.22, x=x, x2=alt.X2("to:Q"), y=y, y2=alt.Y2("top:Q"))
+            )
         counts = steps([one["seconds"] for one in since], end_s)
         line = [{"t": at_s, "value": count} for at_s, count in counts]
         look = {"strokeWidth": 2, "stroke": colour, "strokeDash": DASHES[kind]}

@@ -131,7 +131,7 @@ def _row_graph(
     offset = alt.XOffset("offset:N")
     chart = alt.Chart(data(rows))
     bars = chart.mark_rule(strokeWidth=1.6)
-    bars = bars.encode(x=x, xOffset=offset, y=low, y2="high:Q", stroke=marks.STROKE)
+    bars = bars.encode(x=x, xOffset=offset, y=low, y2=alt.Y2("high:Q"), stroke=marks.STROKE)
     points = marks.points(rows, x, y, 60, opacity=1).encode(xOffset=offset)
     return alt.layer(marks.rule([{"factor": limit}], y=y), bars, points).properties(
         width=width, height=190, title=title
@@ -308,7 +308,7 @@ def _panel(
     y = marks.linear(alt.Y, "value", None, [0, top], tickCount=4)
     if panel.log:
         y = marks.logarithmic(alt.Y, "value", None, [min(values) * 0.8, max(values) * 1.3])
-    layers = [marks.shade(shades, palette.FAULT.light, 0.13, x=start, x2="to:Q"),
+    layers = [marks.shade(shades, palette.FAULT.light, 0.13, x=start, x2=alt.X2("to:Q")),
               *_lines(panel.rows, x, y)]  # fmt: skip
     if limits:
         layers.append(marks.rule([{"value": at} for at in limits], y=y))
@@ -316,7 +316,7 @@ def _panel(
         names = alt.Chart(data(shades)).mark_text(
             align="left", baseline="top", dx=2, dy=1, fill=palette.TEXT.light
         )
-        layers.append(names.encode(x=start, y=alt.value(0), text="name:N"))
+        layers.append(names.encode(x=start, y=alt.value(0), text=alt.Text("name:N")))
     height = (80 if size.small else 100) + 30 * first
     return alt.layer(*layers).properties(width=size.plot_width, height=height, title=title)
 
@@ -332,6 +332,6 @@ def _lines(rows: Rows, x: Any, y: Any) -> list[Any]:
             strokeWidth=1.3,
             strokeDash=DASHES[kind],
             clip=True,
-        ).encode(stroke=marks.STROKE, detail="name:N")
+        ).encode(stroke=marks.STROKE, detail=alt.Detail("name:N"))
         for kind in kinds
     ]

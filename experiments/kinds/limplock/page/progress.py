@@ -229,7 +229,7 @@ def _progress_figure(
         y = marks.linear(alt.Y, "value", None, [0, 1.03], tickCount=6, format="~g")
         return alt.layer(*(
             marks.line(_points(course, colours), x, y, clip=True, **stroke)
-            .encode(stroke=marks.STROKE, detail="line:N")
+            .encode(stroke=marks.STROKE, detail=alt.Detail("line:N"))
             for course, stroke in ((base, _DASHED), (faulty, _SOLID))
         )).properties(title=panel.title, width=_width(size), height=_height(size))  # fmt: skip
 
@@ -274,7 +274,7 @@ def _jobs_figure(
         y = marks.linear(alt.Y, "value", None, [0, top], tickMinStep=1, tickCount=5, format="d")
         return alt.layer(*(
             marks.line(_steps(some), x, y, interpolate="step-after", stroke=colours[panel.arm],
-                       **stroke).encode(detail="line:N")
+                       **stroke).encode(detail=alt.Detail("line:N"))
             for some, stroke in ((base, _DASHED), (faulty, _SOLID))
         )).properties(title=title, width=_width(size), height=_height(size))  # fmt: skip
 

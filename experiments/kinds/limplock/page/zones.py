@@ -64,7 +64,7 @@ def _curve(one: Searched, colour: str, size: Size) -> Any:
     zones = [(zone["low"], zone["high"]) for zone in one["zones"]]
     layers = [
         marks.shade([{"at": low, "high": high} for low, high in stretches], palette.FAULT.light,
-                    opacity, x=x, x2="high:Q")
+                    opacity, x=x, x2=alt.X2("high:Q"))
         for stretches, opacity in ((zones, 0.28), (one["open"], 0.09))
         if stretches
     ]  # fmt: skip

@@ -37,8 +37,8 @@ def design_of_kind(folder: Path, kind: str, more: str = "") -> Path:
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Step 1 and 2 of the guide: a folder of one's own with the kind that the guide shows."""
-    folder = tmp_path_factory.mktemp("own") / "dice"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("own") / "kinds" / "dice"
+    folder.mkdir(parents=True)
     [code] = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
     (folder / "__init__.py").write_text(code)
     return folder.parent
@@ -51,15 +51,23 @@ def said(own: Path, *arguments: str, code: int = 0) -> str:
     return done.stdout if code == 0 else done.stderr
 
 
+@pytest.fixture(scope="module")
+def ran(own: Path) -> tuple[Path, Path, dict[str, Any]]:
+    """A design of that kind, the folder of its one run, and what the run printed."""
+    design, results = design_of_kind(own.parent / "mine", "dice"), own.parent / "results"
+    printed = said(own, "run", str(design), "--results", str(results), "--json")
+    return design, results, json.loads(printed)
+
+
 def test_the_guide_to_adding_a_kind_has_at_most_three_steps() -> None:
     guide = GUIDE.read_text().split("## To add a kind")[1].split("```python")[0]
     assert len(re.findall(r"^\d\. ", guide, flags=re.MULTILINE)) <= 3
 
 
-def test_a_kind_of_ones_own_is_run_listed_and_reported(own: Path, tmp_path: Path) -> None:
-    design = design_of_kind(tmp_path / "mine", "dice")
-    results = tmp_path / "results"
-    printed = json.loads(said(own, "run", str(design), "--results", str(results), "--json"))
+def test_a_kind_of_ones_own_is_run_listed_and_reported(
+    own: Path, ran: tuple[Path, Path, dict[str, Any]]
+) -> None:
+    _, results, printed = ran
     assert set(printed) == HEAD | {"dice"}
     assert printed["valid"] is True
     assert printed["slo"] is None
@@ -76,11 +84,9 @@ def test_a_kind_of_ones_own_is_run_listed_and_reported(own: Path, tmp_path: Path
 
 
 def test_a_kind_that_is_not_here_is_refused_and_its_runs_are_still_listed(
-    own: Path, tmp_path: Path
+    ran: tuple[Path, Path, dict[str, Any]], tmp_path: Path
 ) -> None:
-    design = design_of_kind(tmp_path / "mine", "dice")
-    results = tmp_path / "results"
-    said(own, "run", str(design), "--results", str(results))
+    design, results, _ = ran
     nowhere = tmp_path / "nowhere"
     assert "kind dice" in said(nowhere, "run", str(design), code=2)
     [row] = json.loads(said(nowhere, "list", "--results", str(results), "--json"))["runs"]

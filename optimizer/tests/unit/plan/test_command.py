@@ -150,6 +150,7 @@ def test_a_file_is_said_to_be_written_only_if_it_was(stated: Path, tmp_path: Pat
     assert not new.exists()
 
 
+@pytest.mark.usefixtures("unexplained")
 def test_a_run_is_held_to_its_own_slo(run_dir: Path) -> None:
     own = {"availability": 0.999, "p95_ms": 500.0, "p99_ms": 1000.0}
     assert slo_of_run(run_dir) == own
@@ -162,6 +163,7 @@ def test_a_run_is_held_to_its_own_slo(run_dir: Path) -> None:
     assert body["scheme"] == "cloud"
 
 
+@pytest.mark.usefixtures("unexplained")
 def test_a_file_without_tiers_leaves_them_to_the_run(run_dir: Path, tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
     file.write_text("[slo]\navailability = 0.9999\np95_ms = 1500\n[rates]\nrepair_s = 86400\n")
@@ -243,6 +245,7 @@ def test_a_run_without_an_slo_is_refused(tmp_path: Path, text: str) -> None:
         slo_of_run(tmp_path)
 
 
+@pytest.mark.usefixtures("unexplained")
 def test_an_arm_whose_policy_has_no_model_is_left_out_and_named(
     run_dir: Path, tmp_path: Path
 ) -> None:

@@ -28,6 +28,9 @@ ZONE = {"name": "zone", "count": 4, "failures_per_year": 0.1, "repair_s": 60.0, 
 RATE, WORK_S, REGION = 300.0, 0.004, "us-east-1"
 
 
+pytestmark = pytest.mark.usefixtures("unexplained")
+
+
 def asked(target: float | None = 0.999, **tier: Any) -> PlanRequest:
     """One database in the cloud, or as `scheme` says; `values` of the file beside it."""
     values = {"scheme": tier.pop("scheme", "cloud"), "arrival_per_s": RATE,

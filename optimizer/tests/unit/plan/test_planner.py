@@ -24,6 +24,7 @@ from optimizer.tests.synthetic import Truth, write_run
 
 EXAMPLE = Path(__file__).parents[3] / "plan" / "example.toml"
 SLO = {"availability": 0.999, "p95_ms": 400.0, "p99_ms": 700.0}
+pytestmark = pytest.mark.usefixtures("unexplained")  # but for `on_prem`, which is made before
 
 
 @pytest.fixture(scope="module")
@@ -200,19 +201,21 @@ def test_importing_the_planner_loads_no_solver_and_no_experiments() -> None:
     assert found.stdout.strip() == "[]"
 
 
-def test_stated_figures_replace_measured_ones_and_are_listed(run_dir: Path, tmp_path: Path) -> None:
+def test_stated_figures_replace_measured_ones_and_are_listed(
+    run_dir: Path, on_prem: Plan, tmp_path: Path
+) -> None:
     file = tmp_path / "plan.toml"
     file.write_text(
         "arrival_per_s = 30.0\n[slo]\navailability = 0.999\np95_ms = 400.0\n"
         "[rates]\nrepair_s = 3600.0\n[[tiers]]\nname = 'db'\nprocessing_s = 0.01\n"
     )
-    both, run = plan_from_file(file, run_dir), plan_from_results(run_dir, SLO)
+    both = plan_from_file(file, run_dir)
     assert both.inputs["mode"] == "results and plan.toml"
     stated = {"arrival_per_s", "rates.repair_s", "tiers.db.processing_s"}
     assert set(both.inputs["stated"]) == stated
     assert both.inputs["tiers"]["db"]["processing_s"]["value"] == 0.01
     assert both.inputs["tiers"]["db"]["processing_s"]["source"] == "stated"
-    assert both.inputs["tiers"]["web"] == run.inputs["tiers"]["web"]
+    assert both.inputs["tiers"]["web"] == on_prem.inputs["tiers"]["web"]
     assert both.predicted["evidence"] == "model"
     file.write_text("[slo]\np95_ms = 400.0\n[[tiers]]\nname = 'cache'\n")
     with pytest.raises(InputError, match=r"tiers\.0\.name"):
@@ -264,7 +267,7 @@ def test_a_mechanism_that_is_not_allowed_is_not_planned(tmp_path: Path) -> None:
 
 
 def test_a_rate_relative_to_the_fleet_is_named_among_what_is_assumed(
-    run_dir: Path, tmp_path: Path
+    run_dir: Path, on_prem: Plan, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(run_dir, folder)
@@ -278,7 +281,7 @@ def test_a_rate_relative_to_the_fleet_is_named_among_what_is_assumed(
     file.write_text("arrival_per_s = 30.0\n[slo]\navailability = 0.999\n")
     stated = plan_from_file(file, folder)
     assert not any("3.25/s" in text for text in stated.assumptions)
-    assert plan_from_results(run_dir, SLO).inputs["calibration"] is None
+    assert on_prem.inputs["calibration"] is None
 
 
 PLAN = Path(optimizer.plan.__file__).parent

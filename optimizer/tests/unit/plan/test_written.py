@@ -190,6 +190,7 @@ def test_impossible_figures_are_refused_by_file_and_key(
     assert caught.value.place.endswith(key)
 
 
+pytestmark = pytest.mark.usefixtures("unexplained")
 SLO = {"availability": 0.999, "p95_ms": 400.0, "p99_ms": 700.0}
 DISTURBED: dict[str, Any] = {
     "valid": False, "disturbed": {"blocks": 6, "of": 8},

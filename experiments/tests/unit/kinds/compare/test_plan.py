@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,30 @@ from experiments.record.metrics.frames import prepared
 from experiments.record.metrics.stages import stage_figures
 from experiments.record.records import REQUESTS
 from experiments.tests.report_fixture import example_plan
+from optimizer.plan import planner
 from optimizer.simulation import program
 from optimizer.tests import synthetic
 
 
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthetic.write_run(tmp_path_factory.mktemp("measured") / "run", synthetic.Truth())
+
+
+@pytest.fixture
+def folder(measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of its own, whose plan says neither its fronts nor what binds: the optimizer's tests
+    claim them."""
+    monkeypatch.setattr(analysis, "_FRONT_S", 0.1)
+    monkeypatch.setattr(planner, "binding_of", lambda *_: ())
+    return Path(shutil.copytree(measured, tmp_path / "run"))
+
+
 @pytest.mark.parametrize(("day", "old"), [("2031-02-01", True), (None, False)])
 def test_its_prices_have_the_age_that_they_had_when_it_ran(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, day: str | None, old: bool
+    folder: Path, monkeypatch: pytest.MonkeyPatch, day: str | None, old: bool
 ) -> None:
-    monkeypatch.setattr(analysis, "_FRONT_S", 0.1)
-    monkeypatch.setattr(program, "PROGRAM", tmp_path / "none")
-    folder = synthetic.write_run(tmp_path / "run", synthetic.Truth())
+    monkeypatch.setattr(program, "PROGRAM", folder / "none")
     manifest = json.loads((folder / "manifest.json").read_text())
     if day is not None:  # old manifests do not say it
         manifest["started_at"] = f"{day}T09:30:00+00:00"
@@ -40,15 +54,13 @@ def test_its_prices_have_the_age_that_they_had_when_it_ran(
     assert plan["feasible"] is not None, plan
     assert any("days old" in text for text in plan["warnings"]) is old
     assert plan["simulation"]["verdict"] == "not-simulated"  # as there is no simulator, it says
-    assert str(tmp_path / "none") in plan["simulation"]["reason"]
+    assert str(folder / "none") in plan["simulation"]["reason"]
     assert plan["tfvars"]
 
 
 def test_the_plan_of_a_run_that_does_not_count_is_undecided_and_no_fleet_to_make(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path,
 ) -> None:
-    monkeypatch.setattr(analysis, "_FRONT_S", 0.1)
-    folder = synthetic.write_run(tmp_path / "run", synthetic.Truth())
     analysis.write_plan_files(folder, "others took 74 %")
     plan = json.loads((folder / "plan.json").read_text())
     assert plan["feasible"] is None
@@ -154,11 +166,9 @@ def test_a_fleet_that_met_what_was_measured_is_not_said_to_keep_its_availability
 
 
 def test_a_result_has_the_measured_and_the_modelled_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(analysis, "_FRONT_S", 0.1)
     monkeypatch.setattr(analysis, "against", lambda _: "")  # the made-up run has no verdicts
-    folder = synthetic.write_run(tmp_path / "run", synthetic.Truth())
     found = analysis.analyse(folder)
     made = json.loads((folder / "plan.json").read_text())
     assert made["present"] is not None

@@ -7,6 +7,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import altair as alt
 import polars as pl
 import pytest
 
@@ -15,6 +16,8 @@ from experiments.kinds.compare.folder import read_folder
 from experiments.kinds.compare.page import write_report
 from experiments.kinds.compare.verdict import gain
 from experiments.record.records import REQUESTS, write_table
+from experiments.report import marks
+from experiments.report.grid import Grid
 from experiments.tests.planned_fixture import planned_run
 from experiments.tests.report_fixture import FakeRun, fake_run
 
@@ -78,6 +81,15 @@ def test_the_page_is_well_formed_and_names_no_address_but_svgs(
     write_table(tmp_path / "requests.parquet", pl.DataFrame(schema=REQUESTS), REQUESTS)
     assert write_report(tmp_path).read_text() != text
     assert json.loads((tmp_path / "result.json").read_text())["schema"] == 1
+
+
+def test_a_grid_of_charts_is_the_one_that_altair_makes() -> None:
+    x = alt.X("t:Q")
+    lines = [marks.line([{"t": t, "v": t}], x, alt.Y("v:Q")) for t in range(3)]
+    panels = [alt.layer(line, line, title=f"{n}", width=90) for n, line in enumerate(lines)]
+    theirs = alt.concat(*panels, columns=2, spacing=14).to_dict(validate=False)
+    theirs.pop("config")  # which `render` puts in its place
+    assert Grid(panels, {"columns": 2, "spacing": 14}).to_dict(validate=False) == theirs
 
 
 def test_text_of_users_is_escaped_everywhere(tmp_path: Path) -> None:
