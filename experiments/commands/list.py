@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from experiments.testbed.platforms.base import FleetRow
 
 _FOLDED, _WIDTH_MIN = ("found", "question"), 24
+_NOT_NARROW = ("usd", "kind")  # left out first where a terminal has no room for `found`
 _ASKS = "**What it asks:** "
 _ONLY_JSON = (
     "started",
@@ -208,7 +209,7 @@ def _print_rows(title: str, rows: Sequence[Mapping[str, object]]) -> None:
     if not rows:
         out.print(f"[bold]{title}[/bold]: none")
         return
-    shown = [key for key in rows[0] if key not in _ONLY_JSON]
+    shown = _columns(rows)
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for key in shown:
         least = _WIDTH_MIN if key in _FOLDED else None
@@ -216,3 +217,17 @@ def _print_rows(title: str, rows: Sequence[Mapping[str, object]]) -> None:
     for row in rows:
         table.add_row(*(escape(words(row[key])) for key in shown))
     out.print(table)
+
+
+def _columns(rows: Sequence[Mapping[str, object]]) -> list[str]:
+    """Return the columns for the terminal's width: those that fold need room beside the others."""
+    shown = [key for key in rows[0] if key not in _ONLY_JSON]
+    for key in _NOT_NARROW:
+        taken = sum(
+            2 + max(len(one), *(len(words(row[one])) for row in rows))
+            for one in shown
+            if one not in _FOLDED
+        )
+        if key in shown and out.width - taken < _WIDTH_MIN:
+            shown.remove(key)
+    return shown

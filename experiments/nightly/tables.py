@@ -108,7 +108,7 @@ def change_table(found: Sequence[Change]) -> Table | None:
             Cell(f"{change.nights_before} / {change.nights_after}"),
             named(between(change.commits)),
             named(between(change.hosts) if change.hosts[0] != change.hosts[1] else "the same"),
-            Cell(between(tuple(number(speed) for speed in change.speeds))),
+            Cell(between(tuple(map(number, change.speeds))) if any(change.speeds) else MISSING),
         )
         for change in found
     )

@@ -11,23 +11,27 @@ from experiments.report.text import MISSING, number, percent
 
 Rows = Sequence[Mapping[str, Any]]
 
+_WORDS = {
+    BIT: "took effect", MISSED: "had no effect", INSUFFICIENT: INSUFFICIENT, UNMEASURED: UNMEASURED
+}  # fmt: skip
 _MOODS = {BIT: "good", MISSED: "bad", INSUFFICIENT: "unknown", UNMEASURED: "unknown"}
 
 
 def dose_words(rows: Rows) -> str:
-    """Return the number that bit; "" where nothing was injected."""
+    """Return the number that took effect; "" where nothing was injected."""
     total = {name: sum(row["answers"][name] for row in rows) for name in ANSWERS}
     if not sum(total.values()):
         return ""
     if total[UNMEASURED] == sum(total.values()):
         return "Dose: not measured"
-    said = [f"{number(total[BIT])} of {number(sum(total.values()))} faults and neighbours bit"]
-    said += [f"{number(total[name])} {name}" for name in ANSWERS[1:] if total[name]]
+    every = f"{number(sum(total.values()))} faults and neighbours"
+    said = [f"{number(total[BIT])} of {every} {_WORDS[BIT]}"]
+    said += [f"{number(total[name])} {_WORDS[name]}" for name in ANSWERS[1:] if total[name]]
     return f"Dose: {', '.join(said)}"
 
 
 def dose_table(rows: Rows) -> Table | None:
-    """Asked against measured, of each kind and machine; what did not bite first."""
+    """Asked against measured, of each kind and machine; what had no effect first."""
     ordered = sorted(rows, key=lambda row: row["answers"][MISSED] == 0)
     cells = tuple(
         (
@@ -61,7 +65,7 @@ def _answers(row: Mapping[str, Any]) -> Cell:
     given = {name: row["answers"][name] for name in ANSWERS if row["answers"][name]}
     worst = next(name for name in (MISSED, BIT, INSUFFICIENT, UNMEASURED) if name in given)
     several = sum(given.values()) > 1
-    said = ", ".join(f"{number(count)} {name}" if several else name
+    said = ", ".join(f"{number(count)} {_WORDS[name]}" if several else _WORDS[name]
                      for name, count in given.items())  # fmt: skip
     why = row.get("problem") if worst in (MISSED, INSUFFICIENT) else None
     return Cell(said, numeric=False, mood=_MOODS[worst], about=why or "")

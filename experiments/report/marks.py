@@ -65,7 +65,8 @@ def stacked_bars(rows: Rows, x: Any, size: Size, step: float = 26, labels: float
     Parameters: labels, room for the bars' names.
     """
     names = list(dict.fromkeys(row["bar"] for row in rows))
-    y = alt.Y("bar:N", sort=names, axis=alt.Axis(title=None, ticks=False, labelLimit=170))
+    axis = alt.Axis(title=None, ticks=False, labelLimit=170, labelPadding=6)
+    y = alt.Y("bar:N", sort=names, axis=axis)
     bars = alt.Chart(data(rows)).mark_bar(height={"band": 0.7})
     return bars.encode(x=x, x2=alt.X2("end:Q"), y=y, color=COLOUR).properties(
         width=size.plot_width - labels, height=step * len(names)

@@ -239,7 +239,9 @@ def _missing(rows: Sequence[Shares], asked: Mapping[str, Any]) -> list[str]:
             row = pairs.get((program, variant))
             done = row["injections"] if row else 0
             if done < asked["injections"]:
-                reasons.append(f"{program}, {variant}: {done} of {asked['injections']} injections")
+                reasons.append(
+                    f"{program}, {variant}: {done:,} of {asked['injections']:,} injections"
+                )
     return reasons
 
 

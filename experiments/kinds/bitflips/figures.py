@@ -30,7 +30,7 @@ def outcome_figure(
             bars.append({"bar": row[label], "start": start, "end": start + share, "colour": colour})
             start += share
     counts = ", ".join(f"{row[label]} {row['injections']:,}" for row in rows)
-    caption = f"Shares of all injections ({counts})."
+    caption = f"{title}: shares of all injections ({counts})."
     legend = tuple(
         Key("box", colour, name) for name, colour in zip(OUTCOMES, _COLOURS, strict=True)
     )

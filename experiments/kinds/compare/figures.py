@@ -34,7 +34,7 @@ from experiments.record.metrics.summary import compared_arms
 from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import WIDE, Size
-from experiments.report.text import number
+from experiments.report.text import counted, number, percent
 from optimizer.plan.explain.figures import front_chart, front_words
 
 
@@ -95,7 +95,7 @@ def _over_time(run: RunFolder) -> Figure:
     failed = run.requests.height - good
     caption = (
         f"Each dot is a request at its intended start: {number(run.requests.height)} requests "
-        f"in {len(blocks_of(run))} blocks, paler in the warm-up, {number(failed)} failed"
+        f"in {counted(len(blocks_of(run)), 'block')}, paler in the warm-up, {number(failed)} failed"
         f"{', each drawn at the time that it took' if failed else ''}. "
     )
     if shown < good:
@@ -106,7 +106,8 @@ def _over_time(run: RunFolder) -> Figure:
     caption += f"The steps are the median of each {median_bin_s(run):g} s. "
     count = len(disturbances_of(run))
     caption += (
-        f"{number(count)} windows of faults and interference are shaded; "
+        f"{counted(count, 'window')} of faults and interference {'is' if count == 1 else 'are'} "
+        "shaded; "
         "below, a lane for each machine they hit."
         if count
         else "No fault or interference was recorded."
@@ -115,9 +116,12 @@ def _over_time(run: RunFolder) -> Figure:
         *marks.arm_keys(run.arms, "box"),
         Key("line", palette.MARKER.light, "median"),
         Key("cross", palette.FAULT.light, "failed request"),
-        Key("shade", palette.FAULT.light, "fault"),
-        Key("shade", palette.INTERFERENCE.light, "interference"),
     )
+    if count:
+        legend += (
+            Key("shade", palette.FAULT.light, "fault"),
+            Key("shade", palette.INTERFERENCE.light, "interference"),
+        )
     return _figure(
         run, "over-time", "Latency over time", caption, latency_over_time,
         legend=legend, note=_no_requests(run),
@@ -159,7 +163,7 @@ def _improvement(run: RunFolder) -> Figure:
     caption = ""
     if known:
         caption = (
-            f"Factor and {known[0]['confidence']:.0%} interval, from "
+            f"Factor and {percent(known[0]['confidence'], 2)} interval, from "
             f"{number(known[0]['samples'])} requests per arm in {number(known[0]['pairs'])} "
             f"pairs of blocks. Left of 1 {other} is slower. A hollow point rests on fewer "
             f"than {SAMPLES_BEYOND_MIN} samples beyond it."

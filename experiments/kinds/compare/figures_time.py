@@ -108,11 +108,8 @@ def _hidden(field: str, domain: Sequence[float]) -> Any:
 
 
 def _fitting(name: str, room_px: float) -> str:
-    """Return the name, or as much of it as fits."""
-    letters = int(room_px / 7)
-    if len(name) <= letters:
-        return name
-    return name[: letters - 1] + "…" if letters > 2 else ""
+    """Return the name if it fits; the legend has the colours of all arms."""
+    return name if len(name) <= int(room_px / 7) else ""
 
 
 def _latency_panel(

@@ -268,10 +268,15 @@ def agreement_table(run: RunFolder) -> Table | None:
     return Table("agreement-table", "Replies held against each other", head, tuple(rows))
 
 
+def _moment(at: Any) -> str:
+    """Return a time of the manifest as the head of a page has it."""
+    return f"{str(at)[:19].replace('T', ' ')} UTC" if at else MISSING
+
+
 def facts_to_repeat(run: RunFolder) -> list[tuple[str, str]]:
     """Return the facts that one needs to repeat the run."""
     manifest = run.manifest
-    host = manifest.get("host") or {}
+    host, versions = manifest.get("host") or {}, manifest.get("versions") or {}
     parts = (
         host.get("cpu"), f"{number(host.get('cores'))} cores",
         f"{number(host.get('memory_gb'))} GB", f"Linux {host.get('kernel')}",
@@ -279,9 +284,9 @@ def facts_to_repeat(run: RunFolder) -> list[tuple[str, str]]:
     setup = (manifest.get("setup_s") or {}).items()
     more = {
         "platform": str(manifest.get("platform") or ""),
-        "versions": ", ".join(f"{k} {v}" for k, v in (manifest.get("versions") or {}).items()),
+        "versions": ", ".join(f"{k} {v}" for k, v in versions.items() if k != "commit"),
         "host": ", ".join(str(part) for part in parts if part) if host else "",
-        "times": f"{manifest.get('started_at', MISSING)} to {manifest.get('ended_at', MISSING)}",
+        "times": f"{_moment(manifest.get('started_at'))} to {_moment(manifest.get('ended_at'))}",
         "set-up": ", ".join(f"{key.replace('_', '-')} {number(s)} s" for key, s in setup),
     }
     return repeat_rows(manifest, **more)

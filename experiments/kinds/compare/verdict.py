@@ -73,7 +73,7 @@ def _met_by(run: RunFolder, found: Mapping[str, bool | None]) -> str:
     parts = [f"{_all_of(met)} met the SLO"] if met else []
     parts += [f"{_and(missed)} did not" if met else _none_of(missed)] if missed else []
     if unsure:
-        subject = "it is undecided" if parts else "whether the SLO is met is undecided"
+        subject = "it is undecided" if parts else "it is undecided whether the SLO is met"
         parts.append(f"for {_and(unsure)} {subject}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}{_unlike(run, found)}."

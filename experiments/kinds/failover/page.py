@@ -110,7 +110,7 @@ def _over_all(faults: Sequence[str], rows: Sequence[Mapping[str, Any]], bound_s:
     said = ", ".join(f"{kept[arm]} with {arm}" for arm in best_first)
     lost = sum(row["lost"] for row in rows)
     return (
-        f"Under so many of {len(faults)} faults no call took longer than {bound_s:g} s: {said}. "
+        f"Faults, of {len(faults)}, under which no call took over {bound_s:g} s: {said}. "
         f"{number(lost)} of {number(sum(row['invocations'] for row in rows))} calls were lost."
     )
 

@@ -251,5 +251,5 @@ def _check_limits(asked: Mapping[str, float], one: Mapping[str, Any]) -> dict[st
     ):
         limit = asked.get(key, math.inf)
         if found > limit:
-            reasons.append(f"{found:.3g} {what}, asked for at most {limit:g}")
+            reasons.append(f"{number(found)} {what}, at most {number(limit)} allowed")
     return {"met": not reasons, "reasons": reasons}

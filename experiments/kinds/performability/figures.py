@@ -64,7 +64,7 @@ _DOTS = (
         "Goodput and punctuality during each failure",
         "While the failure lasted. Goodput: requests that were answered well, of all. Punctuality: "
         "the ideal mean latency over the measured one. 1 is as without a fault; "
-        "above 1: who fails at once does not wait.",
+        "above 1: requests that failed at once did not wait.",
         lambda arm: ((key, arm["failure"][key]) for key in ("goodput", "punctuality")),
         top=1.0,
     ),
@@ -136,7 +136,7 @@ def _panels(rows: Rows, top: float | None, size: Size) -> Any:
         if top is not None and top / 10.0 < most <= top:
             high = top
         first = index % across == 0
-        axis = alt.Axis(title=None, grid=True, labels=first, ticks=first, labelLimit=200)
+        axis = alt.Axis(title=None, grid=True, labels=first, ticks=first, labelLimit=400)
         y = alt.Y("fault:N", sort=names, axis=axis)
         x = marks.linear(alt.X, "value", what, [0, high], tickCount=4)
         points = marks.points(of_what, x, y, 72)
@@ -172,8 +172,10 @@ def _boxes(rows: Rows, size: Size) -> Any:
     def x(key: str) -> Any:
         return marks.logarithmic(alt.X, key, "latency, ms (log scale)", domain)
 
-    limit = 120 if size.small else 260
-    y = alt.Y("line:N", sort=names, axis=alt.Axis(title=None, labelLimit=limit))
+    room, step = (150, 34) if size.small else (200, 24)
+    lines = "split(replace(datum.label, ' on ', '\\non '), '\\n')" if size.small else "datum.label"
+    axis = alt.Axis(title=None, labelLimit=400, labelExpr=lines, labelFontSize=11)
+    y = alt.Y("line:N", sort=names, axis=axis)
     base = alt.Chart(data(rows))
     whisker = base.mark_rule(strokeWidth=1.4)
     whisker = whisker.encode(x=x("q5"), x2=alt.X2("q95:Q"), y=y, stroke=marks.STROKE)
@@ -184,9 +186,7 @@ def _boxes(rows: Rows, size: Size) -> Any:
         stroke=palette.MARKER.light, strokeWidth=1.2,
     )  # fmt: skip
     layers = [whisker, box, tick.encode(x=x("q50"), y=y), mean.encode(x=x("mean"), y=y)]
-    return alt.layer(*layers).properties(
-        width=size.plot_width - (limit - 60), height=24 * len(rows)
-    )
+    return alt.layer(*layers).properties(width=size.plot_width - room, height=step * len(rows))
 
 
 def exceedance_figure(run: Run, faults: Sequence[Fault]) -> Figure:

@@ -76,8 +76,7 @@ def headline(found: Mapping[str, Any]) -> str:
     year = found["year"]
     for arm, one in (year["arms"] if year else {}).items():
         said.append(
-            f"A year of these faults takes {1e6 * one['lost']:.1f} of a million requests from "
-            f"{arm}."
+            f"{arm} in a year of these faults: {1e6 * one['lost']:.1f} of a million requests lost."
         )
     return " ".join(said)
 
@@ -93,7 +92,7 @@ def _worst(arm: str, faults: Any) -> str:
     one = fault["arms"][arm]
     return (
         f"{arm}: the worst fault was {fault['name']}, {tables.seconds(one['failure_s'])} of "
-        f"failure, {number(one['cost']['lost']['median'])} requests lost, "
+        f"failure, {one['cost']['lost']['median']:,g} requests lost, "
         f"{number(one['cost']['demerits']['median'])} demerits."
     )
 

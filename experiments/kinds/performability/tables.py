@@ -40,7 +40,7 @@ def fills_table(fills: Sequence[Mapping[str, Any]]) -> Table | None:
         shares = [[one["sources"].get(source, 0.0) for one in own] for source in sources]
         rows.append((
             named(arm), Cell(str(len(own))), Cell(requests),
-            *(Cell(f"{percent(min(one))} to {percent(max(one))}") for one in shares),
+            *(Cell(_range((min(one), max(one)), percent)) for one in shares),
         ))  # fmt: skip
     head = ("arm", "blocks", "requests before each", *(f"from {source}" for source in sources))
     return Table("fills", "How warm blocks began: where replies came from", head, tuple(rows))
@@ -65,7 +65,7 @@ def durations_table(
                 Cell(seconds(one["fault_s"]), about=_printed(their_fault_s)),
                 Cell(_of_repeats(one, "detected")), Cell(_of_repeats(one, "reset")),
                 Cell(lasted, about=_printed(theirs_s)),
-                Cell(f"{beyond_s:+.1f} s", about=_printed(theirs_s, their_fault_s)),
+                Cell(_more_s(beyond_s), about=_printed(theirs_s, their_fault_s)),
             ))  # fmt: skip
     head = ("fault", "arm", "repeats", "fault lasted", "given up by its arbiter after",
             "restarted by an operator after", "failure lasted", "failure less fault")  # fmt: skip
@@ -73,6 +73,11 @@ def durations_table(
     if paper:
         caption += "; the report's Table 2 below"
     return Table("durations", caption, head, tuple(rows))
+
+
+def _more_s(seconds_more: float) -> str:
+    """Return a difference with its sign; none of one that is rounded to nought."""
+    return f"{seconds_more:+.1f} s" if abs(seconds_more) >= 0.05 else "0.0 s"
 
 
 def _printed(value_s: float | None, less_s: float | None = None) -> str:
@@ -254,7 +259,8 @@ def _millionths(share: float) -> str:
 
 
 def _range(bounds: Sequence[float], show: Callable[[Any], str]) -> str:
-    return interval(bounds[0], bounds[1], show)
+    low, high = bounds
+    return show(low) if show(low) == show(high) else interval(low, high, show)
 
 
 def rates_table(year: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> Table:

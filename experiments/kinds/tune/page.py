@@ -17,7 +17,7 @@ from experiments.record.result import flat
 from experiments.report.shell import render_run, repeat_rows, save_page
 from experiments.report.tables import Cell, Table, named
 from experiments.report.terminal import print_path, print_reasons
-from experiments.report.text import interval, milliseconds, number, percent
+from experiments.report.text import interval, milliseconds, number, percent, plain
 
 _QUESTIONS = {
     "measurement": "Search finished?",
@@ -47,9 +47,9 @@ def tune_page(tuning: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
         steps=_step_table(tuning),
         tiers=_tier_table(tuning),
         feasible=", ".join(_r(found["replicas"]) for found in tuning["feasible"]),
-        collision_max=number(asked["collision_max"]),
+        collision_max=plain(asked["collision_max"]),
         stretch=f"{tuning['stretch_s']:g} s",
-        error=percent(tuning.get("error", Rules.error)),
+        error=f"{100 * tuning.get('error', Rules.error):g} %",
         stopped=f"The search ended: {tuning['stopped']}.",
         optimum=optimum(tuning),
         exhaustive=exhaustive_figure(tuning) if tuning["exhaustive"] else None,
@@ -69,6 +69,7 @@ def headline(tuning: Mapping[str, Any]) -> str:
     taken = [step for step in tuning["steps"] if step["accepted"]]
     what = tuning["asked"]["target"]
     spent = f"{tuning['iterations']} iterations, {number(tuning['requests']['walk'])} requests"
+    spent += " beside those of the rounds" if tuning["exhaustive"] else ""
     ended = "" if tuning["complete"] else " It was cut short: a longer search may go further."
     if not taken:
         start = _r(tuning["start"]["replicas"])

@@ -76,7 +76,7 @@ def ideal_latency(requests: pl.DataFrame, arm: str, disturbances: Sequence[Windo
         apart = (pl.col("done_s") < window.start_s) | (pl.col("intended_s") > window.end_s)
         quiet = quiet.filter(apart)
     if quiet.height >= _UNDISTURBED_MIN:
-        return Ideal(_mean(quiet), f"{quiet.height} undisturbed requests of {arm}")
+        return Ideal(_mean(quiet), f"{quiet.height:,} undisturbed requests of {arm}")
     if ok.height == 0:
         return Ideal(None, f"no request of {arm} was answered")
     faster = ok.sort("latency_ms").head((ok.height + 1) // 2)

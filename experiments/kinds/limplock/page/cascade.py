@@ -62,7 +62,7 @@ def _figure(some: Sequence[Scenario], looks: Mapping[str, LineStyle]) -> Figure:
     caption = (
         "Nodes that are judged slow in what needs nothing that limps, by when each became so "
         "(median of the repeats); shaded: between the earliest and the latest of all repeats. The "
-        "axis ends at the number of nodes that were asked so."
+        "axis ends at the number of nodes that were probed in this way."
     )
     legend = tuple(Key(looks[arm][1], looks[arm][0], arm) for arm in arms)
     return drawn(

@@ -17,9 +17,10 @@ from experiments.kinds.limplock.windows import PROBE, ROW, RunInputs, Window, by
 from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
-from experiments.report.text import number
+from experiments.report.text import number, percent
 
 _BINS = 160
+_LETTER_PX = 7
 _PANELS_MAX = 3
 _TOP, _BOTTOM = 2000.0, 0.3  # of slowdowns: what is beyond is drawn at the edge
 _LIMIT_ROOM = 4.0  # a limit further above the largest value is told, not drawn
@@ -65,8 +66,8 @@ def slowdown_figure(result: Mapping[str, Any]) -> Figure:
     colours = {arm: palette.arm_colour(arms, arm).light for arm in arms}
     caption = (
         "Time of the row's operation over its base, median of the ratios, with an interval of "
-        f"{result['rule']['confidence']:.0%} at each end. A triangle is at least so much: it was "
-        f"cut short. Dashed: {result['rule']['factor']:g} ×, above which it is limplock."
+        f"{percent(result['rule']['confidence'], 2)} at each end. A triangle is at least so much: "
+        f"it was cut short. Dashed: {result['rule']['factor']:g} ×, above which it is limplock."
     )
     note = "" if known else "No slowdown is known."
     legend = tuple(Key("circle", colour, arm) for arm, colour in colours.items())
@@ -313,12 +314,23 @@ def _panel(
     if limits:
         layers.append(marks.rule([{"value": at} for at in limits], y=y))
     if first:
-        names = alt.Chart(data(shades)).mark_text(
+        names = alt.Chart(data(_named_apart(shades, size.plot_width / length_s))).mark_text(
             align="left", baseline="top", dx=2, dy=1, fill=palette.TEXT.light
         )
         layers.append(names.encode(x=start, y=alt.value(0), text=alt.Text("name:N")))
     height = (80 if size.small else 100) + 30 * first
     return alt.layer(*layers).properties(width=size.plot_width, height=height, title=title)
+
+
+def _named_apart(shades: Rows, px_per_s: float) -> Rows:
+    """Return the shades whose names do not run into the one before."""
+    found: list[Mapping[str, Any]] = []
+    end_px = 0.0
+    for shade in shades:
+        if (start_px := shade["from"] * px_per_s) >= end_px:
+            found.append(shade)
+            end_px = start_px + _LETTER_PX * (len(shade["name"]) + 1)
+    return found
 
 
 def _lines(rows: Rows, x: Any, y: Any) -> list[Any]:

@@ -37,7 +37,7 @@ from experiments.report.revert_time import revert_time_words
 from experiments.report.shell import render_run, save_page
 from experiments.report.tables import Cell, Table, named
 from experiments.report.terminal import print_path, print_reasons, print_table
-from experiments.report.text import factor, number, plain
+from experiments.report.text import factor, milliseconds, number, plain
 
 
 def write_page(folder: Path) -> Path:
@@ -204,7 +204,7 @@ def _verdict_of(one: Mapping[str, Any], name: str) -> Cell:
 
 
 def _since(since: Mapping[str, Any] | None) -> str:
-    return f" after {number(since['seconds'])} s" if since else ""
+    return f" after {milliseconds(1e3 * since['seconds'])}" if since else ""
 
 
 def _notes(one: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from core.errors import InputError
@@ -19,6 +21,7 @@ from core.vocabulary import MECHANISMS
 from experiments import kinds
 from experiments.cli import COMMANDS, PANELS, app, command, main
 from experiments.commands import doctor as doctors
+from experiments.commands import list as lists
 from experiments.commands.init import make_design
 from experiments.commands.list import _designs as list_designs
 from experiments.commands.list import _shown
@@ -294,7 +297,8 @@ def test_list_shows_slo_and_gain_of_runs_from_which_something_follows(results: P
     for valid in (True, False):
         change(results, **body | {"valid": valid})
         lines = call("list", "--results", str(results)).output.splitlines()
-        told.append(next(line for line in lines if RUNS[1] in line).split()[2:5])
+        line = next(line for line in lines if RUNS[1] in line)
+        told.append(line[line.index(RUNS[1]) :].split()[:3])
         gains.append(_json("list", "--results", str(results))["runs"][1]["found"])
     assert told == [[body["run"], "yes", "yes"], [body["run"], "no", "–"]]
     plan = {"plan": "106.29 USD a month"}
@@ -371,3 +375,16 @@ def test_doctor_says_what_is_missing_and_what_to_do(
     (tmp_path / "simulator").unlink()
     again = json.loads(call("doctor", "--results", str(tmp_path), "--json").stdout)
     assert not next(line for line in again["lines"] if line["what"] == "simulator")["ok"]
+
+
+@pytest.mark.parametrize(("width", "has_kind"), [(80, False), (120, True)])
+def test_a_narrow_terminal_has_room_for_what_a_run_found(
+    monkeypatch: pytest.MonkeyPatch, width: int, has_kind: bool
+) -> None:
+    said = io.StringIO()
+    monkeypatch.setattr(lists, "out", Console(file=said, width=width))
+    row = {"kind": "compare", "experiment": "mediawiki-noisy-planned", "run": "20261120T093000Z",
+           "valid": True, "slo_met": True, "usd": None, "found": {"p95": "139 ms"}}  # fmt: skip
+    lists._print_rows("runs", [row])
+    assert "p95 139 ms" in said.getvalue()
+    assert ("kind" in said.getvalue()) is has_kind

@@ -109,6 +109,7 @@ def test_the_report_shows_asked_against_measured(tmp_path: Path) -> None:
     first = [cell.text for cell in table.rows[0]]
     assert first[:4] == ["net.limp", "web-2", "2.00 Mbit/s", "198 Mbit/s"]
     assert table.rows[0][-1].mood == "bad"
+    assert " bit" not in dose_words(rows), "which a reader takes for a unit"
     assert f"<summary>{dose_words(rows)}</summary>" in page
     older = dose_table([{k: v for k, v in row.items() if k != "problem"} for row in rows])
     assert older is not None

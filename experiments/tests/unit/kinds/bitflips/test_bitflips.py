@@ -11,6 +11,7 @@ import pytest
 
 from experiments.kinds.bitflips.analysis import for_planner, price_rows, row_of, wilson
 from experiments.kinds.bitflips.build import Built
+from experiments.kinds.bitflips.figures import outcome_figure
 from experiments.kinds.bitflips.inject import OUTCOMES, Golden, Ran, drawn, outcome_of
 from experiments.kinds.bitflips.measure import Journal, journal_name
 from experiments.kinds.bitflips.record import FlipReport
@@ -113,3 +114,10 @@ def test_transactions_of_all_repeats_are_shown_as_aborts_of_a_million() -> None:
     assert [cell.text for cell in shown.rows[0]] == ["kmeans", "tx", "1,000,000", "6", "0", "0",
                                                      "80"]  # fmt: skip
     assert transactions_table(rows[1:]) is None
+
+
+def test_a_figure_says_which_program_it_is_of() -> None:
+    line: Any = {"outcome": "silent", "stream": "master"}
+    rows: Any = [row_of("kmeans", variant, [line]) for variant in ("native", "ilr")]
+    figure = outcome_figure("program-0", "kmeans", rows, "variant")
+    assert figure.caption.startswith("kmeans")

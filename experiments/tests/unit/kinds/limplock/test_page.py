@@ -243,6 +243,7 @@ def test_the_page_shows_nodes_in_limplock_and_which_resource_ran_out(tmp_path: P
     write_table(tmp_path / WHITEBOX_FILE, whitebox(list(some), told), WHITEBOX)
     result = flat(made.result())
     page = write_page(tmp_path).read_text()
+    assert 'id="doses"' not in page, "a section without anything in it"
     assert 'id="cascade-z3-leader"' in page
     assert 'id="cascade-z4-follower"' not in page
     assert 'id="resource-table"' in page

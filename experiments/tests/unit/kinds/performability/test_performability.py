@@ -30,7 +30,7 @@ from experiments.design.design import DESIGNS
 from experiments.design.schedule import Block
 from experiments.design.workloads import population_of
 from experiments.kinds.performability import PerformabilityKind, fill, measure
-from experiments.kinds.performability.analysis import not_as_warm
+from experiments.kinds.performability.analysis import _check_limits, not_as_warm
 from experiments.kinds.performability.compared import difference
 from experiments.kinds.performability.fill import Filler, ask, paths_of, shares_of
 from experiments.kinds.performability.measure import fault_blocks
@@ -427,7 +427,7 @@ def test_the_table_has_the_least_and_most_of_each_source_by_arm() -> None:
     table = fills_table(_fills([0.14, 0.15, 0.16, 0.17]))
     assert table is not None
     assert table.head[3:] == ("from disk", "from local")
-    assert [row[3].text for row in table.rows] == ["14.0 % to 16.0 %", "15.0 % to 17.0 %"]
+    assert [row[3].text for row in table.rows] == ["14.0 to 16.0 %", "15.0 to 17.0 %"]
     assert fills_table([]) is None
 
 
@@ -447,3 +447,13 @@ def test_every_design_of_press_fills_its_memories(name: str) -> None:
     section = kinds.section_of(kinds.kind_of(design), design)
     assert isinstance(section, PerformabilitySection)
     assert section.fill is not None
+
+
+def test_a_range_of_equal_ends_is_one_value_and_no_number_is_written_as_a_power() -> None:
+    fills = [{"arm": "a", "requests": 1000, "sources": {"disk": share}} for share in (0.1, 0.1)]
+    table = fills_table(fills)
+    assert table is not None
+    assert table.rows[0][3].text == "10.0 %"
+    found: Any = _check_limits({"lost_share": 1e-05}, {"lost": 1.15e-04, "demerits_added": 0.0})
+    assert found["met"] is False
+    assert "at most 0.00001" in found["reasons"][0]
