@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.units import HOURS_PER_MONTH
@@ -23,7 +23,10 @@ def costs(run: RunFolder) -> tuple[float | None, float | None]:
 
 
 def cost_sentence(run: RunFolder) -> str:
-    """Both in words; "" where neither is known."""
+    """Both in words; "" where neither is known, or the run is of a planned fleet, whose main
+    sentence has them."""
+    if run.summary.get("promise"):
+        return ""
     measured, planned = costs(run)
     parts = [f"the measured fleet costs {usd(measured)} a month"] if measured is not None else []
     parts += [f"the one planned from this run {usd(planned)}"] if planned is not None else []
@@ -35,8 +38,10 @@ def cost_sentence(run: RunFolder) -> str:
 
 def cost_table(run: RunFolder) -> Table | None:
     """Return the measured fleet, the planned one and the difference, an hour and a month; no
-    difference of two kinds of prices.
+    difference of two kinds of prices. Of a planned fleet's run: that fleet, and the one before.
     """
+    if promise := run.summary.get("promise"):
+        return _promised(run, promise["usd_per_month"])
     plan, machines = run.plan, tier_machines(run.spec, run.manifest)
     measured, planned = costs(run)
     if not machines and planned is None:
@@ -48,13 +53,30 @@ def cost_table(run: RunFolder) -> Table | None:
         _row(f"planned fleet{at[1]}", _planned(plan), planned),
     ]
     if measured is not None and planned is not None and not otherwise:
-        less = zip(_shown(planned), _shown(measured), strict=True)
-        more = [Cell(usd_more(one - other, digits)) for (one, digits), (other, _) in less]
-        rows.append((Cell("difference", numeric=False, about="planned less measured"), *more))
+        rows.append(_difference(measured, planned, "planned less measured"))
+    return _table(plan, rows)
+
+
+def _promised(run: RunFolder, usd_per_month: Mapping[str, float | None]) -> Table:
+    before, after = usd_per_month["before"], usd_per_month["after"]
+    machines = _counted(tier_machines(run.spec, run.manifest))
+    rows = [_row("fleet before", "", before), _row("planned fleet", machines, after)]
+    if before is not None and after is not None:
+        rows.append(_difference(before, after, "planned less before"))
+    return _table(run.plan, rows)
+
+
+def _table(plan: Mapping[str, Any], rows: Sequence[tuple[Cell, ...]]) -> Table:
     words = ["Cost", f"{plan['region']} prices of {plan['prices_as_of']}"
              if plan.get("prices_as_of") else "", "without arbiters"]  # fmt: skip
     caption = ", ".join(word for word in words if word)
     return Table("cost-table", caption, ("", "an hour", "a month"), tuple(rows))
+
+
+def _difference(before: float, after: float, about: str) -> tuple[Cell, ...]:
+    less = zip(_shown(after), _shown(before), strict=True)
+    more = [Cell(usd_more(one - other, digits)) for (one, digits), (other, _) in less]
+    return (Cell("difference", numeric=False, about=about), *more)
 
 
 def _row(name: str, about: str, per_month: float | None) -> tuple[Cell, ...]:

@@ -216,7 +216,8 @@ def _print_answer(run: RunFolder, console: Console) -> None:
     console.print(main_sentence(run), style="bold", markup=False, highlight=False)
     counts = run.summary.get("valid") is not False
     planned = _planned(run.plan) if counts else "A plan from it is undecided."
-    for sentence in (*summary_lines(run), planned):
+    of_plan = run.summary.get("promise")  # what a run of one arm plans in turn is no answer
+    for sentence in (*summary_lines(run), *([] if of_plan else [planned])):
         console.print(sentence, markup=False, highlight=False)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments.design.prediction import Prediction
+from experiments.kinds.compare.cost import cost_sentence, cost_table
+from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.predicted import (
     availability_words,
     coverage_words,
@@ -121,6 +124,18 @@ def test_each_limit_of_the_promise_is_answered_and_what_broke_it_and_both_costs_
     assert "70.00 USD" in sentence
     assert "90.00 USD" in sentence
     assert promise_table(run.summary()) is None
+
+
+def test_a_planned_fleets_cost_stands_beside_that_of_the_fleet_before(
+    run: FakeRun, promised: dict[str, Any]
+) -> None:
+    folder = RunFolder(Path(), manifest=run.manifest, summary=promised)
+    folder.plan = {"feasible": True, "usd_per_month": 12.0}  # which this run makes in turn
+    table = cost_table(folder)
+    assert table is not None
+    assert [row[0].text for row in table.rows] == ["fleet before", "planned fleet", "difference"]
+    assert [row[2].text for row in table.rows] == ["90.00 USD", "70.00 USD", "-20.00 USD"]
+    assert cost_sentence(folder) == ""
 
 
 def test_a_plan_that_was_undecided_is_not_said_to_have_broken_a_promise(
