@@ -68,14 +68,10 @@ def with_speeds(book: PriceBook, region: str, speeds: Sequence[Speed]) -> PriceB
 def with_purchases(book: PriceBook, region: str, ways: Sequence[Purchase]) -> PriceBook:
     """Return the book with every type of the region once more for each way to pay.
 
-    Raises: InputError for a book of owned machines, and for a name given twice.
+    Raises: InputError for a name given twice.
     """
     if not ways:
         return book
-    if book.costs:
-        raise InputError(
-            "prices.purchase", expected="a price book of rented machines", got="owned ones"
-        )
     names = [way.name for way in ways]
     if len(set(names)) < len(names):
         raise InputError("prices.purchase", expected="names of their own", got=", ".join(names))

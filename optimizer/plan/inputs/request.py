@@ -116,6 +116,10 @@ def request_from_plan_file(file: PlanFile, results: FilePath | None = None) -> P
     known, remarks = _stated_rates(given, service.scheme)
     book = book_of(plan.prices.book, service.scheme, file.folder)
     region = region_of(book, plan.prices.region)
+    if plan.prices.purchase and book.costs:
+        raise file.source.error(
+            "prices", "purchase", expected="a price book of rented machines", got="owned ones"
+        )
     _check_names(file, book, region)
     if plan.prices.speeds and plan.slo.latency_ms:
         raise file.source.error(
