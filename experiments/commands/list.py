@@ -150,13 +150,17 @@ def _verdict(run: _RunRow) -> str:
 
 
 def question(folder: Path, name: str) -> str:
-    """The question of a design: the line of its README that asks it, below the heading of a case;
-    "" without one."""
+    """The question of a design: that of its row in its README's table of cases, or of the paragraph
+    that asks it, below the heading of a case; "" without one."""
     readme = folder / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
-    _, _, own = text.partition(f"\n## {name}\n")
-    said = [line for line in (own or text).splitlines() if line.startswith(_ASKS)]
-    return said[0].removeprefix(_ASKS).partition("?")[0].strip() + "?" if said else ""
+    _, row, said = text.partition(f"\n| `{name}` | ")
+    if not row:
+        _, _, own = text.partition(f"\n## {name}\n")
+        _, _, said = (own or text).partition(_ASKS)
+    asked, mark, _ = said.partition("\n\n")[0].partition("?")
+    words = " ".join(asked.split())
+    return f"{words[:1].upper()}{words[1:]}?" if mark else ""
 
 
 def _runs(results: Path) -> list[_RunRow]:

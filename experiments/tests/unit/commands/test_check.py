@@ -70,6 +70,12 @@ def test_every_design_that_comes_with_sparecraft_passes_and_has_a_guard_or_says_
     assert design.experiment.guard.ends_runs is not bool(why_not)
 
 
+def test_each_design_asks_a_question_of_its_own() -> None:
+    asked = [question(load_design(name).directory, name) for name in designs_available()]
+    assert len(set(asked)) == len(asked)
+    assert not [one for one in asked if not one[0].isupper() or one[-1] != "?" or "|" in one]
+
+
 def test_a_guard_that_says_why_it_is_none_ends_no_run(shop: Path) -> None:
     file = shop / "experiment.toml"
     before = file.read_text()
