@@ -73,6 +73,12 @@ class Arm:
         return {q: percentile(ordered, q / 100.0) or 0.0 for q in PERCENTILES}
 
     @property
+    def policies(self) -> set[str]:
+        """Policies of the arm's tiers."""
+        tiers = (tier.spec.name for tier in self.service.tiers)
+        return {self.results.settings(self.name, tier).policy for tier in tiers}
+
+    @property
     def median_s(self) -> float:
         """Measured median of latency [s]."""
         return self.percentiles_s[50.0]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,7 +75,7 @@ class ValueCheck:
     point: float
     low: float
     high: float
-    counts: bool  # False: too few samples beyond it
+    counts: bool  # False: too few samples beyond it, or an arm of a policy that is not asked about
     factor: float = 1.0  # of a latency: that of the interval without the simulator's own error
 
     @property
@@ -195,19 +195,26 @@ def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ())
     return found
 
 
-def crossed(arms: Sequence[Arm], limits_ms: Sequence[float] = ()) -> Fitted:
+def crossed(arms: Sequence[Arm], limits_ms: Sequence[float] = (), policy: str = "") -> Fitted:
     """Return the law of a run's arms, checked by leaving out each arm in turn.
 
-    Parameters: arms; limits_ms of latency [ms]: the share of pages beyond each is checked too.
+    Parameters: arms; limits_ms of latency [ms]: the share of pages beyond each is checked too;
+    policy of the fleets that are to be simulated: arms with another one are predicted, but only
+    these count, if there are any. An arm that avoids slowed servers says little of an arm that does
+    not, if it is left out, and the law of all arms has what both say.
     """
     law = fitted(arms)
     if len(arms) < 2:
         return Fitted(law, _spreads(law, []), {})
     others = [fitted([*arms[:i], *arms[i + 1 :]]) for i in range(len(arms))]
     spreads = _spreads(law, others)
-    checks = _count(limits_ms) * len(arms)
+    asked = {arm.name for arm in arms if arm.policies == {policy}} or {arm.name for arm in arms}
+    checks = _count(limits_ms) * len(asked)
     held = {
-        arm.name: tuple(_compare_arm(arm, one, spreads, limits_ms, checks))
+        arm.name: tuple(
+            replace(check, counts=check.counts and arm.name in asked)
+            for check in _compare_arm(arm, one, spreads, limits_ms, checks)
+        )
         for arm, one in zip(arms, others, strict=True)
     }
     return Fitted(law, spreads, held)

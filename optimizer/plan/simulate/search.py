@@ -203,7 +203,7 @@ class _Search:
         self._failed_most = stated.get("max_error_share")
         say("simulation: fitting the run's arms")
         self._arms = [Arm(results, service, name) for name in results.arms]
-        self._fitted = crossed(self._arms, list(self._limits_ms.values()))
+        self._fitted = crossed(self._arms, list(self._limits_ms.values()), case.policy)
         self._world = Redrawn(self._arms, self._fitted, case.tiers[0].request_per_s, PAGES)
         self._short = Redrawn(self._arms, self._fitted, case.tiers[0].request_per_s, SHORT_PAGES)
         self._test = KeepingTest(case.slo.confidence or CONFIDENCE)

@@ -267,3 +267,22 @@ def test_a_kind_that_only_one_fit_knows_is_drawn_too() -> None:
     law = _law(0.1)
     spreads = fidelity._spreads(replace(law, slowed={}), [])
     assert fidelity._drawn(law, spreads, np.random.default_rng(1)).speed(*CPU) != pytest.approx(0.1)
+
+
+def test_arms_of_another_policy_than_the_plans_are_predicted_and_do_not_count(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = read_results(run_dir)
+    service = fit(results)
+    arms = [Arm(results, service, name) for name in results.arms]
+    monkeypatch.setattr(fidelity, "fitted", lambda _: _law(0.1))
+    monkeypatch.setattr(fidelity, "_DRAWS", 3)
+
+    def counted(policy: str) -> list[str]:
+        found = fidelity.crossed(arms, [600.0], policy).arms
+        assert {arm: len(held) for arm, held in found.items()} == {"baseline": 4, "replicated": 4}
+        return [arm for arm, held in found.items() if any(one.counts for one in held)]
+
+    assert counted("tad") == ["replicated"]
+    assert counted("round-robin") == ["baseline"]
+    assert counted("c3") == ["baseline", "replicated"]  # else nothing would be held against it
