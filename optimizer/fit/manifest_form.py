@@ -38,7 +38,7 @@ class EntryForm(Written):
 
 
 class EndpointsForm(Written):
-    """Where the load goes: `entries`, or the address of the only one."""
+    """The tiers that take load: `entries`, or the address of the only one."""
 
     entries: list[EntryForm] | None = None
     entry: str | None = None
@@ -92,7 +92,7 @@ class ArmForm(Written):
 
 
 class RoleFitForm(Written):
-    """How a role's records are read."""
+    """A role's own way of recording."""
 
     token_hold: str | None = None
 
@@ -139,7 +139,7 @@ class SpecForm(Written):
 
 
 class BlockForm(Written):
-    """What the host did in a block."""
+    """The host's work in a block."""
 
     arm: str
     busy_share: _Share | None = None

@@ -4,8 +4,9 @@
 and predicts it with an interval: figures are drawn with their variation from fit to fit, and the
 work from another seed; arrivals and neighbours are the arm's own. Of the predicted arm only its
 arrivals, neighbours, policy, r and tokens are used. The simulator is trusted if each measured
-figure lies in its interval. The interval has the simulator's own error in it (`stretched`), so that
-all of them do with the stated confidence. A plan pays for that error: its runs are drawn with it.
+figure lies in its interval. The interval has the simulator's own error in it (`stretched`); while
+that is no larger than stated, all of them do with the stated confidence. A plan pays for that
+error: its runs are drawn with it.
 """
 
 from __future__ import annotations
@@ -195,7 +196,7 @@ def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ())
     return found
 
 
-def crossed(arms: Sequence[Arm], limits_ms: Sequence[float] = (), policy: str = "") -> Fitted:
+def crossed(arms: Sequence[Arm], limits_ms: Sequence[float], policy: str) -> Fitted:
     """Return the law of a run's arms, checked by leaving out each arm in turn.
 
     Parameters: arms; limits_ms of latency [ms]: the share of pages beyond each is checked too;

@@ -107,7 +107,7 @@ impl Failure {
         }
     }
 
-    /// Whether a write without a reply was executed, in words.
+    /// Words on the execution of a write without a reply.
     pub fn fate(self) -> &'static str {
         match self {
             Self::Closed | Self::TimedOut | Self::Broken => "; it may have been executed",

@@ -22,7 +22,7 @@ use crate::conn::Conn;
 /// Longest name of a database [bytes]: 64 characters.
 const NAME_BYTES_MAX: usize = 4 * 64;
 
-/// Whether more commands may come.
+/// Fate of a connection after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum After {
     Next,

@@ -80,7 +80,23 @@ READERS: dict[str, tuple[dict[str, Any], Callable[[Path], object]]] = {
         ),
     ),
 }
-_DAMAGE: tuple[Any, ...] = (*(None, "x", [5], {}, -1.0, float("nan"), float("inf"), 10**400, True),)
+_NUMBERS: tuple[Any, ...] = (-1.0, float("nan"), float("inf"), 10**400)
+_DAMAGE: tuple[Any, ...] = (None, "x", [5], {}, *_NUMBERS, True)
+
+
+def _damaged(whole: Any) -> Iterator[Any]:
+    """Yield the value with each of its parts lost, and in turn damaged."""
+    for *outer, last in [place for place in _places(whole) if place]:
+        for damage in ("lost", *_DAMAGE):
+            body = copy.deepcopy(whole)
+            inner: Any = body
+            for part in outer:
+                inner = inner[part]
+            if damage == "lost":
+                del inner[last]
+            else:
+                inner[last] = damage
+            yield body
 
 
 def _places(value: Any, key: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -109,18 +125,9 @@ def test_a_whole_result_is_read(name: str, tmp_path: Path) -> None:
 def test_a_damaged_result_is_refused_or_read_never_a_traceback(name: str, tmp_path: Path) -> None:
     """Each value of the file lost, and in turn each of another kind or beyond its bounds."""
     whole, read = READERS[name]
-    for key in [place for place in _places(whole) if place]:
-        for damage in ("lost", *_DAMAGE):
-            body = copy.deepcopy(whole)
-            inner: Any = body
-            for part in key[:-1]:
-                inner = inner[part]
-            if damage == "lost":
-                del inner[key[-1]]
-            else:
-                inner[key[-1]] = damage
-            with contextlib.suppress(InputError):
-                _read(tmp_path, json.dumps(body), read)
+    for body in _damaged(whole):
+        with contextlib.suppress(InputError):
+            _read(tmp_path, json.dumps(body), read)
     for text in ("", "[1]", "{", '{"a": ' + "9" * 5_000 + "}", "[" * 50_000):
         with pytest.raises(InputError):
             _read(tmp_path, text, read)
@@ -132,21 +139,12 @@ def test_a_damaged_manifest_is_refused_by_key_or_read_never_a_traceback(run: Pat
     whole["host"] = {"cores": 2, "blocks": [{"arm": "baseline", "others_share": 0.1,
                                              "busy_share": 0.5, "stolen_share": 0.0}]}  # fmt: skip
     places: list[str] = []
-    for key in [place for place in _places(whole) if place]:
-        for damage in ("lost", *_DAMAGE):
-            body = copy.deepcopy(whole)
-            inner: Any = body
-            for part in key[:-1]:
-                inner = inner[part]
-            if damage == "lost":
-                del inner[key[-1]]
-            else:
-                inner[key[-1]] = damage
-            try:
-                form = form_of(body, run)
-                tiers_of(form), arms_of(form)
-            except InputError as error:
-                places.append(error.place)
+    for body in _damaged(whole):
+        try:
+            form = form_of(body, run)
+            tiers_of(form), arms_of(form)
+        except InputError as error:
+            places.append(error.place)
     assert len(places) > 300
     assert all("manifest.json" in place for place in places)
 
