@@ -9,12 +9,12 @@ fn main() {
     println!("cargo:rerun-if-changed={source}");
     println!("cargo:rerun-if-env-changed=CC");
     let compiler = env::var("CC").unwrap_or("cc".into());
-    let made = PathBuf::from(env::var_os("OUT_DIR").expect("OUT_DIR is set")).join("calls.so");
+    let library = PathBuf::from(env::var_os("OUT_DIR").expect("OUT_DIR is set")).join("calls.so");
     let status = Command::new(&compiler)
         .args(["-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-o"])
-        .arg(&made)
+        .arg(&library)
         .args([source, "-ldl"])
         .status();
-    let done = status.is_ok_and(|status| status.success());
-    assert!(done, "`{compiler}` could not compile {source}");
+    let is_built = status.is_ok_and(|status| status.success());
+    assert!(is_built, "`{compiler}` could not compile {source}");
 }

@@ -2,8 +2,8 @@
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
-    let of = |file: &str| protox::compile([file], ["proto"]);
-    tonic_prost_build::configure().compile_fds(of("parking_lot.proto")?)?;
-    tonic_prost_build::configure().build_server(false).compile_fds(of("etcd.proto")?)?;
+    let compile = |file: &str| protox::compile([file], ["proto"]);
+    tonic_prost_build::configure().compile_fds(compile("parking_lot.proto")?)?;
+    tonic_prost_build::configure().build_server(false).compile_fds(compile("etcd.proto")?)?;
     Ok(())
 }

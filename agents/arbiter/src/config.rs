@@ -127,6 +127,9 @@ pub struct Redis {
     /// Send a client's reads to servers that are known to have its writes.
     #[serde(default)]
     pub read_your_writes: bool,
+    /// The server for writes.
+    #[serde(default)]
+    pub primary: Primary,
 }
 
 /// Settings of memcached alone.
@@ -174,11 +177,14 @@ pub struct Mysql {
 }
 
 /// The server that is written to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Primary {
     /// The first of the file.
+    #[default]
     First,
+    /// The one that says that it is the primary (MySQL: whose `read_only` is off).
+    Detected,
 }
 
 /// The servers that answer a connection's reads after it has written.
@@ -195,7 +201,7 @@ pub enum ReadsAfterWrite {
 impl Mysql {
     /// The servers that answer a connection's reads after it has written; none without a primary.
     pub fn reads_after_write(&self) -> Option<ReadsAfterWrite> {
-        self.primary.map(|Primary::First| self.reads_after_write)
+        self.primary.map(|_| self.reads_after_write)
     }
 }
 
@@ -313,6 +319,13 @@ impl Config {
     /// Idle time of a dedicated connection.
     pub fn pinned_idle(&self) -> Duration {
         Duration::from_millis(self.pinned_idle_ms)
+    }
+
+    /// True if the servers are asked which of them is the primary.
+    pub fn detects_primary(&self) -> bool {
+        let mysql = self.mysql.as_ref().and_then(|own| own.primary);
+        let redis = self.redis.map(|own| own.primary);
+        mysql.or(redis) == Some(Primary::Detected)
     }
 
     /// True if another memcached server is asked after a miss.

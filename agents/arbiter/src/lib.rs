@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `config` | the configuration file |
 //! | `tier` | the shared state; `traced` is its selector, `meter` its measurements |
+//! | `claims`, `roles` | the primary, by what the servers say when they are asked |
 //! | `collision_avoidance` | different servers for sibling replicas |
 //! | `delayed` | the delay of hedges |
 //! | `comparing`, `voting` | the comparison of replies |
@@ -20,6 +21,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub mod admin;
+pub mod claims;
 pub mod collision_avoidance;
 pub mod comparing;
 pub mod config;
@@ -40,6 +42,7 @@ pub mod mysql;
 pub mod mysql_auth;
 pub mod parsers;
 pub mod resp;
+mod roles;
 pub mod server;
 mod splice;
 pub mod stats;

@@ -100,12 +100,12 @@ impl Held {
 
     /// Counts up to `bytes` in all; false if they exceed a limit, with the count unchanged.
     pub fn cover(&mut self, bytes: usize) -> bool {
-        let wanted = if bytes <= UNCOUNTED { 0 } else { bytes.next_multiple_of(STEP) };
-        if wanted <= self.bytes {
-            self.give_back(self.bytes - wanted);
+        let target = if bytes <= UNCOUNTED { 0 } else { bytes.next_multiple_of(STEP) };
+        if target <= self.bytes {
+            self.give_back(self.bytes - target);
             return true;
         }
-        let more = wanted - self.bytes;
+        let more = target - self.bytes;
         let mut state = lock(&self.memory.state);
         let of_address = self.address.and_then(|it| state.of.get(&it)).copied();
         let its = of_address.unwrap_or(self.bytes);
@@ -116,7 +116,7 @@ impl Held {
         if let Some(address) = self.address {
             *state.of.entry(address).or_default() += more;
         }
-        self.bytes = wanted;
+        self.bytes = target;
         true
     }
 
@@ -152,16 +152,16 @@ mod tests {
     #[test]
     fn all_shares_together_are_bounded_and_come_back() {
         let memory = Memory::new(10 * STEP);
-        let (mut one, mut two) = (Held::new(&memory), Held::new(&memory));
-        assert!(one.cover(UNCOUNTED) && memory.held() == 0);
-        assert!(one.cover(6 * STEP) && two.cover(4 * STEP - 1));
+        let (mut first, mut second) = (Held::new(&memory), Held::new(&memory));
+        assert!(first.cover(UNCOUNTED) && memory.held() == 0);
+        assert!(first.cover(6 * STEP) && second.cover(4 * STEP - 1));
         assert_eq!(memory.held(), 10 * STEP);
-        assert!(!two.cover(5 * STEP), "the bound");
+        assert!(!second.cover(5 * STEP), "the bound");
         assert_eq!(memory.held(), 10 * STEP, "a refusal changes nothing");
-        assert!(one.cover(2 * STEP) && two.cover(5 * STEP));
-        drop(one);
+        assert!(first.cover(2 * STEP) && second.cover(5 * STEP));
+        drop(first);
         assert_eq!(memory.held(), 5 * STEP);
-        drop(two);
+        drop(second);
         assert_eq!(memory.held(), 0);
     }
 
@@ -174,32 +174,32 @@ mod tests {
         let memory = Memory::new(16 * STEP);
         for (same, other) in [("198.51.100.1", "198.51.100.2"), ("2001:db8::1", "2001:db8:0:1::1")]
         {
-            let mut one = Held::of(&memory, client(same));
-            let mut two = Held::of(&memory, client(same));
-            assert!(one.cover(3 * STEP) && two.cover(UNCOUNTED) && !two.cover(2 * STEP));
+            let mut first = Held::of(&memory, client(same));
+            let mut second = Held::of(&memory, client(same));
+            assert!(first.cover(3 * STEP) && second.cover(UNCOUNTED) && !second.cover(2 * STEP));
             assert!(Held::of(&memory, client(other)).cover(4 * STEP));
-            assert!(one.cover(2 * STEP) && two.cover(2 * STEP) && !one.cover(3 * STEP));
-            drop((one, two));
+            assert!(first.cover(2 * STEP) && second.cover(2 * STEP) && !first.cover(3 * STEP));
+            drop((first, second));
             assert_eq!(memory.held(), 0);
             assert!(lock(&memory.state).of.is_empty());
         }
-        let (one, other) = (client("2001:db8::1"), client("2001:db8::ffff:2"));
-        assert_eq!(one.address, other.address, "one network");
+        let (first, other) = (client("2001:db8::1"), client("2001:db8::ffff:2"));
+        assert_eq!(first.address, other.address, "one network");
     }
 
     #[test]
     fn a_client_without_an_address_has_a_quarter_too() {
         let memory = Memory::new(16 * STEP);
-        let mut one = Held::of(&memory, Holder::new(None));
-        assert!(one.cover(4 * STEP) && !one.cover(5 * STEP));
+        let mut first = Held::of(&memory, Holder::new(None));
+        assert!(first.cover(4 * STEP) && !first.cover(5 * STEP));
         assert!(Held::of(&memory, Holder::new(None)).cover(4 * STEP));
     }
 
     #[test]
     fn memory_is_scarce_beyond_a_half() {
         let memory = Memory::new(4 * STEP);
-        let mut one = Held::new(&memory);
-        assert!(one.cover(2 * STEP) && !memory.is_scarce());
-        assert!(one.cover(3 * STEP) && memory.is_scarce());
+        let mut first = Held::new(&memory);
+        assert!(first.cover(2 * STEP) && !memory.is_scarce());
+        assert!(first.cover(3 * STEP) && memory.is_scarce());
     }
 }

@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn a_nonce_has_no_zero_byte_and_is_not_repeated() {
-        let one = nonce().unwrap();
-        assert!(one.iter().all(u8::is_ascii_alphabetic));
-        assert_ne!(one, nonce().unwrap());
+        let first = nonce().unwrap();
+        assert!(first.iter().all(u8::is_ascii_alphabetic));
+        assert_ne!(first, nonce().unwrap());
     }
 }

@@ -128,7 +128,7 @@ pub fn resp_command(bytes: &[u8]) {
     let mut at = 0;
     loop {
         let rest = &bytes[at..];
-        let found = Commands::default().next(rest);
+        let outcome = Commands::default().next(rest);
         let mut slow = Commands::default();
         let mut slowly = Ok(None);
         for end in 0..=rest.len() {
@@ -137,8 +137,8 @@ pub fn resp_command(bytes: &[u8]) {
                 break;
             }
         }
-        assert_eq!(found, slowly);
-        let length = match found {
+        assert_eq!(outcome, slowly);
+        let length = match outcome {
             Ok(Some(Found::Lengths(length))) => {
                 let size: usize = arguments(&rest[..length]).map(<[u8]>::len).sum();
                 assert!(size < length);

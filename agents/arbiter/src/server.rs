@@ -20,7 +20,7 @@ use wire::arbiter::Protocol;
 use crate::config::{Config, Mysql};
 use crate::tier::{Down, Tier};
 use crate::traced::Trace;
-use crate::{admin, health, http, listen, memcached, mysql, resp, stream, tcp};
+use crate::{admin, health, http, listen, memcached, mysql, resp, roles, stream, tcp};
 
 /// Maximum client connections; further ones wait in the kernel's queue.
 const CLIENTS_MAX: usize = 20_000;
@@ -242,7 +242,14 @@ impl Shared {
             (Protocol::Memcached, _) => Self::Memcached,
             (Protocol::Tcp, _) => Self::Tcp,
             (_, None) => Self::Http,
-            (_, Some(account)) => Self::Mysql(account.clone()),
+            (_, Some(account)) => {
+                if tier.primary.is_detected() {
+                    let tier = Arc::clone(tier);
+                    let pool = mysql::server_pool::ServerPool::new(tier, account.clone());
+                    roles::watch_all(&pool);
+                }
+                Self::Mysql(account.clone())
+            }
         }
     }
 }

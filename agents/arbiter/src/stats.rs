@@ -1,8 +1,8 @@
 //! `/v1/stats` and `/v1/config`: the tier's state in wire types.
 
 use wire::arbiter::{
-    Compared, Config, Connections, Pinned, Requests, Server, ServerCompared, ServerStats, Siblings,
-    Stats, Tokens,
+    Compared, Config, Connections, Pinned, Primary, Protocol, Requests, Server, ServerCompared,
+    ServerStats, Siblings, Stats, Tokens,
 };
 
 use crate::tier::{Standing, Tier};
@@ -71,6 +71,7 @@ pub fn snapshot(tier: &Tier) -> Stats {
             times: counters.pins.get(),
             commands: counters.pinned_commands.get(),
         },
+        primary: primary(tier),
         token_wait_us_total: counters.token_wait_us_total.get(),
         token_waits: counters.token_waits.get(),
         token_holds: tier.meter.token_holds.get(),
@@ -92,6 +93,18 @@ pub fn snapshot(tier: &Tier) -> Stats {
             .map(|(server, standing)| one_server(tier, server, standing))
             .collect(),
     }
+}
+
+/// The primary, if the tier has one.
+fn primary(tier: &Tier) -> Option<Primary> {
+    let config = tier.config();
+    let has_one = match config.protocol {
+        Protocol::Redis => true,
+        Protocol::Mysql => config.mysql.as_ref().is_some_and(|mysql| mysql.primary.is_some()),
+        Protocol::Http | Protocol::Memcached | Protocol::Tcp => false,
+    };
+    let server = tier.primary.get().ok().map(|server| tier.servers()[server].name.clone());
+    has_one.then(|| Primary { server, changes: tier.primary.changes.get() })
 }
 
 fn compared(tier: &Tier) -> Compared {

@@ -30,17 +30,19 @@ mod flight;
 mod leases;
 mod live;
 mod pinned;
+mod primary;
 mod reach;
 mod uploads;
 
 pub use flight::Flight;
 pub use leases::{Lease, Leases};
 pub use pinned::Pinned;
+pub use primary::Primary;
 pub use reach::{Down, Unreached};
 pub use uploads::UploadPlace;
 use uploads::Uploads;
 
-/// The server for writes, if the protocol has one: the first.
+/// The server for writes, if the protocol has one and the configuration names it: the first.
 pub const PRIMARY: ServerId = 0;
 
 /// Servers of a tier, the requests that wait for them, and counters of all protocols.
@@ -68,6 +70,8 @@ pub struct Tier {
     next_client: AtomicU64,
     /// The comparison of replicas' replies.
     pub comparing: Comparing,
+    /// The server for writes, if the protocol has one.
+    pub primary: Primary,
 }
 
 /// Servers that a request asks for.
@@ -124,6 +128,10 @@ impl Tier {
         let server_counters = (0..servers).map(|_| ServerCounters::default()).collect();
         let meter = Meter::new(servers, config.server_cores);
         let comparing = Comparing::new(config.compare.clone());
+        let primary = match config.detects_primary() {
+            true => Primary::detected(servers),
+            false => Primary::first(),
+        };
         let tier = Self {
             replicas: AtomicUsize::new(config.replicas),
             started: Instant::now(),
@@ -140,6 +148,7 @@ impl Tier {
             config,
             downs,
             comparing,
+            primary,
             siblings: Siblings::default(),
             next_stamp: AtomicU64::new(random()),
             next_client: AtomicU64::new(1),
@@ -301,8 +310,8 @@ impl Tier {
         let choices = &mut *guard;
         choices.grants.clear();
         let ask = Ask { exclude: used, ..Ask::new(self.us_at(since), request, 1) };
-        let found = choices.selector.hedge(&ask, &mut choices.grants);
-        let grant = *choices.grants.first().filter(|_| found)?;
+        let is_granted = choices.selector.hedge(&ask, &mut choices.grants);
+        let grant = *choices.grants.first().filter(|_| is_granted)?;
         drop(guard);
         Some(self.lease(grant, since))
     }

@@ -72,12 +72,12 @@ impl Traced {
     /// As the selector's.
     pub fn hedge(&mut self, ask: &Ask<'_>, grants: &mut Vec<Grant>) -> bool {
         let first = grants.len();
-        let found = self.selector.hedge(ask, grants);
+        let is_granted = self.selector.hedge(ask, grants);
         if self.trace.is_some() {
-            let answer = Answer::Found(found);
+            let answer = Answer::Found(is_granted);
             self.write(ask.now, Step::hedge(ask), answer, &grants[first..]);
         }
-        found
+        is_granted
     }
 
     /// As the selector's, which does not ask for the time.

@@ -21,8 +21,8 @@ impl Flags {
             if name.is_empty() || !usage.contains(&format!("--{name} ")) {
                 return Err(Usage(format!("{word}: expected an option of the usage")));
             }
-            let none = || Usage(format!("--{name}: expected a value (got none)"));
-            flags.insert(name.to_owned(), words.next().ok_or_else(none)?);
+            let missing = || Usage(format!("--{name}: expected a value (got none)"));
+            flags.insert(name.to_owned(), words.next().ok_or_else(missing)?);
         }
         Ok(Self(flags))
     }
@@ -43,8 +43,8 @@ impl Flags {
 
     /// The value, which has to be there.
     pub fn required<T: FromStr>(&self, name: &str) -> Result<T, Usage> {
-        let none = || Usage(format!("--{name}: expected a value (got none)"));
-        self.get(name)?.ok_or_else(none)
+        let missing = || Usage(format!("--{name}: expected a value (got none)"));
+        self.get(name)?.ok_or_else(missing)
     }
 }
 
@@ -54,20 +54,20 @@ mod tests {
 
     #[test]
     fn wrong_usage_names_its_option() {
-        let parsed =
+        let parse =
             |text: &str| Flags::parse(text.split(' ').map(str::to_owned), "--a N --b TEXT ");
-        let flags = parsed("--a 1 --b x").unwrap();
+        let flags = parse("--a 1 --b x").unwrap();
         assert_eq!((flags.get("a"), flags.or("c", 7)), (Ok(Some(1)), Ok(7)));
-        let wrong = [
-            parsed("--c 1").err(),
-            parsed("a 1").err(),
-            parsed("--a").err(),
+        let errors = [
+            parse("--c 1").err(),
+            parse("a 1").err(),
+            parse("--a").err(),
             flags.required::<u8>("b").err(),
             flags.required::<u8>("c").err(),
         ];
-        let named = ["--c: ", "a: ", "--a: ", "--b: ", "--c: "];
-        for (wrong, name) in wrong.into_iter().zip(named) {
-            assert!(wrong.unwrap().0.starts_with(name), "{name}");
+        let prefixes = ["--c: ", "a: ", "--a: ", "--b: ", "--c: "];
+        for (error, name) in errors.into_iter().zip(prefixes) {
+            assert!(error.unwrap().0.starts_with(name), "{name}");
         }
     }
 }

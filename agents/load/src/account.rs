@@ -3,7 +3,7 @@
 /// The account of a URL: `mysql://USER:PASSWORD@ADDRESS/DATABASE`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Account {
-    /// As they stand in the URL.
+    /// User name in the URL.
     pub user: String,
     /// Empty: none.
     pub password: String,

@@ -46,23 +46,23 @@ impl Answer<'_> {
         let mut parsed = Response::new(&mut fields);
         // It was parsed before.
         let _ = parsed.parse(self.head);
-        let found = Found {
+        let content = Content {
             headers: parsed.headers,
             body: self.body,
             document: std::cell::OnceCell::new(),
         };
-        keep_cookies(user, parsed_cookies(&found));
-        let good = |(low, high): &(u16, u16)| (*low..=*high).contains(&self.status);
-        if !request.status.iter().any(good) {
+        keep_cookies(user, parsed_cookies(&content));
+        let is_good = |(low, high): &(u16, u16)| (*low..=*high).contains(&self.status);
+        if !request.status.iter().any(is_good) {
             return (Outcome::BadStatus, Some(Lack::Status));
         }
         for (number, check) in request.checks.iter().enumerate() {
-            if !found.passes(check) {
+            if !content.passes(check) {
                 return (Outcome::BadContent, Some(Lack::Check(number as u16 + 1)));
             }
         }
         for (place, take) in request.take.iter().enumerate() {
-            match found.text(take.json_path.as_deref(), take.header.as_deref()) {
+            match content.text(take.json_path.as_deref(), take.header.as_deref()) {
                 Some(value) => drop(user.values.insert(take.name.clone(), value)),
                 None => return (Outcome::BadContent, Some(Lack::Value(place as u16))),
             }
@@ -71,13 +71,13 @@ impl Answer<'_> {
     }
 }
 
-struct Found<'a> {
+struct Content<'a> {
     headers: &'a [httparse::Header<'a>],
     body: &'a [u8],
     document: std::cell::OnceCell<Option<Value>>,
 }
 
-impl Found<'_> {
+impl Content<'_> {
     fn passes(&self, check: &AnswerCheck) -> bool {
         if let Some(text) = &check.text {
             return memmem::find(self.body, text.as_bytes()).is_some();
@@ -92,7 +92,7 @@ impl Found<'_> {
         };
         match (&check.contains, &check.equals) {
             (Some(part), _) => value.as_str().is_some_and(|text| text.contains(part)),
-            (_, Some(wanted)) => equal(&value, wanted),
+            (_, Some(expected)) => equal(&value, expected),
             _ => true,
         }
     }
@@ -103,8 +103,8 @@ impl Found<'_> {
             Value::Bool(value) => Some(value.to_string()),
             Value::Number(value) => Some(value.to_string()),
             Value::String(value) => {
-                let bad = |one| matches!(one, '\r' | '\n' | '\0');
-                (value.len() <= VALUE_MAX && !value.contains(bad)).then_some(value)
+                let is_forbidden = |character| matches!(character, '\r' | '\n' | '\0');
+                (value.len() <= VALUE_MAX && !value.contains(is_forbidden)).then_some(value)
             }
             _ => None,
         }
@@ -113,26 +113,26 @@ impl Found<'_> {
     fn at(&self, path: Option<&[PathStep]>, header: Option<&str>) -> Option<Value> {
         if let Some(name) = header {
             let mut headers = self.headers.iter();
-            let field = headers.find(|one| one.name.eq_ignore_ascii_case(name))?;
+            let field = headers.find(|header| header.name.eq_ignore_ascii_case(name))?;
             return Some(Value::from(latin(field.value)));
         }
         let parse = || serde_json::from_slice(self.body).ok();
-        let mut found = self.document.get_or_init(parse).as_ref()?;
+        let mut value = self.document.get_or_init(parse).as_ref()?;
         for step in path? {
-            found = match step {
-                PathStep::Key(key) => found.as_object()?.get(key)?,
-                PathStep::Place(place) => found.as_array()?.get(*place)?,
+            value = match step {
+                PathStep::Key(key) => value.as_object()?.get(key)?,
+                PathStep::Place(place) => value.as_array()?.get(*place)?,
             };
         }
-        Some(found.clone())
+        Some(value.clone())
     }
 }
 
 /// Equal in JSON: 7 is 7.0, and true is not 1.
-fn equal(found: &Value, wanted: &Value) -> bool {
-    match (found.as_f64(), wanted.as_f64()) {
-        (Some(one), Some(other)) => found == wanted || one.total_cmp(&other).is_eq(),
-        _ => found == wanted,
+fn equal(value: &Value, expected: &Value) -> bool {
+    match (value.as_f64(), expected.as_f64()) {
+        (Some(a), Some(b)) => value == expected || a.total_cmp(&b).is_eq(),
+        _ => value == expected,
     }
 }
 
@@ -141,12 +141,12 @@ fn latin(bytes: &[u8]) -> String {
     bytes.iter().map(|&byte| char::from(byte)).collect()
 }
 
-fn parsed_cookies(found: &Found<'_>) -> Vec<String> {
-    let set = |one: &&httparse::Header<'_>| {
-        one.name.eq_ignore_ascii_case("set-cookie") && one.value.len() <= VALUE_MAX
+fn parsed_cookies(content: &Content<'_>) -> Vec<String> {
+    let set = |header: &&httparse::Header<'_>| {
+        header.name.eq_ignore_ascii_case("set-cookie") && header.value.len() <= VALUE_MAX
     };
-    let lines = found.headers.iter().filter(set);
-    lines.map(|one| latin(one.value)).collect()
+    let lines = content.headers.iter().filter(set);
+    lines.map(|header| latin(header.value)).collect()
 }
 
 fn keep_cookies(user: &mut VirtualUser, lines: Vec<String>) {
@@ -200,7 +200,7 @@ mod tests {
         serde_json::from_str(&text).unwrap()
     }
 
-    fn judged(
+    fn outcome_of(
         request: &HttpRequest,
         user: &mut VirtualUser,
         status: u16,
@@ -237,34 +237,34 @@ mod tests {
             (format!(r#""bytes_min": {}"#, size + 1), false),
         ];
         for (check, passes) in rows {
-            let asked = request("[[200, 299]]", &format!("{{{check}}}"), "");
-            let found = judged(&asked, &mut VirtualUser::default(), 200, "", BODY);
+            let operation = request("[[200, 299]]", &format!("{{{check}}}"), "");
+            let outcome = outcome_of(&operation, &mut VirtualUser::default(), 200, "", BODY);
             let expected = if passes {
                 (Outcome::Ok, None)
             } else {
                 (Outcome::BadContent, Some(Lack::Check(1)))
             };
-            assert_eq!(found, expected, "{check}");
+            assert_eq!(outcome, expected, "{check}");
         }
     }
 
     #[test]
     fn a_status_that_is_not_expected_is_bad_whatever_the_content() {
-        let asked = request("[[201, 201], [300, 399]]", "", "");
-        let found = [200, 201, 302, 404]
-            .map(|status| judged(&asked, &mut VirtualUser::default(), status, "", "").0);
+        let operation = request("[[201, 201], [300, 399]]", "", "");
+        let outcomes = [200, 201, 302, 404]
+            .map(|status| outcome_of(&operation, &mut VirtualUser::default(), status, "", "").0);
         let bad = Outcome::BadStatus;
-        assert_eq!(found, [bad, Outcome::Ok, Outcome::Ok, bad]);
+        assert_eq!(outcomes, [bad, Outcome::Ok, Outcome::Ok, bad]);
     }
 
     #[test]
     fn an_answer_without_the_token_that_later_steps_need_is_bad() {
         let take =
             r#"{"name": "token", "json_path": ["token"]}, {"name": "etag", "header": "ETag"}"#;
-        let asked = request("[[200, 200]]", "", take);
+        let operation = request("[[200, 200]]", "", take);
         let mut user = VirtualUser::default();
         let etag = "etag: \"1\"\r\n";
-        let good = judged(&asked, &mut user, 200, etag, r#"{"token": 12}"#);
+        let good = outcome_of(&operation, &mut user, 200, etag, r#"{"token": 12}"#);
         assert_eq!(good, (Outcome::Ok, None));
         assert_eq!(user.values["token"], "12");
         assert_eq!(user.values["etag"], "\"1\"");
@@ -274,30 +274,30 @@ mod tests {
             (etag, r#"{"token": "a\nb"}"#, 0),
             ("", r#"{"token": "a"}"#, 1),
         ] {
-            let found = judged(&asked, &mut user, 200, more, body);
-            assert_eq!(found, (Outcome::BadContent, Some(Lack::Value(lack))), "{body}");
+            let outcome = outcome_of(&operation, &mut user, 200, more, body);
+            assert_eq!(outcome, (Outcome::BadContent, Some(Lack::Value(lack))), "{body}");
         }
     }
 
     #[test]
     fn cookies_are_kept_changed_and_deleted() {
-        let asked = request("[[200, 200]]", "", "");
+        let operation = request("[[200, 200]]", "", "");
         let mut user = VirtualUser::default();
-        let sent = |user: &VirtualUser| {
-            let bytes = asked.bytes("127.0.0.1", user);
+        let cookie = |user: &VirtualUser| {
+            let bytes = operation.bytes("127.0.0.1", user);
             let text = String::from_utf8(bytes).unwrap();
             let mut lines = text.lines().filter_map(|line| line.strip_prefix("Cookie: "));
             lines.next().map(str::to_owned)
         };
         let first = "Set-Cookie: a=1; Path=/; HttpOnly\r\nset-cookie: b=x=y\r\n";
-        judged(&asked, &mut user, 200, first, "");
-        assert_eq!(sent(&user).unwrap(), "a=1; b=x=y");
+        outcome_of(&operation, &mut user, 200, first, "");
+        assert_eq!(cookie(&user).unwrap(), "a=1; b=x=y");
         let past = "Set-Cookie: a=2; Max-Age=60\r\n\
                     Set-Cookie: b=; Expires=Thu, 01 Jan 1970 00:00:00 GMT\r\n";
-        judged(&asked, &mut user, 500, past, "");
-        assert_eq!(sent(&user).unwrap(), "a=2");
-        let gone = "Set-Cookie: a=2; Max-Age=0\r\nSet-Cookie: nonsense\r\n";
-        judged(&asked, &mut user, 200, gone, "");
-        assert_eq!(sent(&user), None);
+        outcome_of(&operation, &mut user, 500, past, "");
+        assert_eq!(cookie(&user).unwrap(), "a=2");
+        let expiry = "Set-Cookie: a=2; Max-Age=0\r\nSet-Cookie: nonsense\r\n";
+        outcome_of(&operation, &mut user, 200, expiry, "");
+        assert_eq!(cookie(&user), None);
     }
 }

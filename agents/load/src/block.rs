@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context, Result};
 use nix::unistd::{getpid, gettid, Pid};
 
-use crate::engine::{Ended, Engine};
+use crate::engine::{Engine, LoopEnd};
 use crate::plan::Plan;
 use crate::record::Start;
 use crate::recorder::{Recorder, Recording, Unwritten};
@@ -20,7 +20,7 @@ use crate::waiting::Stop;
 /// A loop's thread, and the word to go that it waits for.
 struct Thread {
     go: SyncSender<Start>,
-    handle: JoinHandle<io::Result<Ended>>,
+    handle: JoinHandle<io::Result<LoopEnd>>,
 }
 
 /// A block that is ready, or under way.
@@ -36,8 +36,8 @@ pub struct Block {
 /// The result of a block.
 pub struct Outcome {
     /// Results of the loops.
-    pub ended: Vec<Ended>,
-    /// Why one of them failed.
+    pub loops: Vec<LoopEnd>,
+    /// Error of a loop that failed.
     pub error: Option<String>,
     /// Records without a place.
     pub unwritten: Unwritten,
@@ -54,32 +54,32 @@ impl Block {
         tally: Option<Arc<Mutex<Tally>>>,
         on_end: impl Fn() + Clone + Send + 'static,
     ) -> Result<Self> {
-        let (out, taken) = channel();
+        let (sender, batches) = channel();
         let recorder = Recorder::open(Arc::clone(plan), records, tally)
             .with_context(|| format!("{}", records.unwrap_or(Path::new("")).display()))?;
-        let (recorder_go, recorder_went) = sync_channel(1);
+        let (recorder_go, recorder_signal) = sync_channel(1);
         let recording = thread::Builder::new().name("records".into()).spawn(move || {
             // Without the word to go there is nothing to record.
-            recorder_went
+            recorder_signal
                 .recv()
-                .map_or_else(|_| Unwritten::default(), |start| recorder.run(start, &taken))
+                .map_or_else(|_| Unwritten::default(), |start| recorder.run(start, &batches))
         })?;
         let (mut threads, mut stops, mut ids) = (vec![], vec![], vec![]);
         for number in 0..plan.workers {
-            let engine = Engine::new(Arc::clone(plan), number, plan.workers, out.clone())?;
+            let engine = Engine::new(Arc::clone(plan), number, plan.workers, sender.clone())?;
             stops.push(engine.stopper());
-            let (go, went) = sync_channel::<Start>(1);
+            let (go, start_signal) = sync_channel::<Start>(1);
             let (tell_id, id) = sync_channel(1);
             let on_end = on_end.clone();
             let handle =
                 thread::Builder::new().name(format!("loop {number}")).spawn(move || {
                     let _ = tell_id.send(gettid());
-                    let ended = match went.recv() {
+                    let result = match start_signal.recv() {
                         Ok(start) => engine.run(start.origin_ns()),
-                        Err(_) => Ok(Ended::default()),
+                        Err(_) => Ok(LoopEnd::default()),
                     };
                     on_end();
-                    ended
+                    result
                 })?;
             ids.push(id.recv()?);
             threads.push(Thread { go, handle });
@@ -105,11 +105,11 @@ impl Block {
 
     /// Waits for its end; one that was not given the word ends at once.
     pub fn join(self) -> Outcome {
-        let (mut ended, mut error) = (vec![], None);
+        let (mut loops, mut error) = (vec![], None);
         for Thread { go, handle } in self.threads {
             drop(go);
             match handle.join() {
-                Ok(Ok(one)) => ended.push(one),
+                Ok(Ok(result)) => loops.push(result),
                 Ok(Err(failure)) => error = Some(failure.to_string()),
                 Err(_) => error = Some("a loop panicked: see the log".to_owned()),
             }
@@ -119,7 +119,7 @@ impl Block {
             count: 0,
             error: Some("the recorder panicked: see the log".to_owned()),
         });
-        Outcome { ended, error, unwritten }
+        Outcome { loops, error, unwritten }
     }
 }
 
@@ -139,6 +139,6 @@ fn raise_priority(threads: &[Pid]) -> String {
 fn succeeds(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null());
-    let ended = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-    ended.is_ok_and(|status| status.success())
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
 }

@@ -10,10 +10,10 @@ use rustls::ClientConnection;
 use crate::answer::{Answer, Lack};
 use crate::outcome::Outcome;
 use crate::protocol::mysql::{Login, Step};
-use crate::protocol::{Progress, Reader, Seen};
+use crate::protocol::{Progress, Reader, Summary};
 use crate::record::Record;
 use crate::target::Target;
-use crate::tls::{words, Tls};
+use crate::tls::{describe, Tls};
 
 #[derive(Debug)]
 enum State {
@@ -65,7 +65,7 @@ pub struct Conn {
 impl Conn {
     /// Begins to connect.
     pub fn connect(
-        told: &Target,
+        endpoint: &Target,
         tls: Option<&Tls>,
         (target, place): (usize, usize),
         now_ns: i64,
@@ -74,9 +74,9 @@ impl Conn {
         Ok(Self {
             tls: tls.map(Tls::begin).transpose().map_err(io::Error::other)?,
             lack: None,
-            stream: TcpStream::connect(told.address)?,
+            stream: TcpStream::connect(endpoint.address)?,
             state: State::Connecting,
-            reader: Reader::new(told.protocol),
+            reader: Reader::new(endpoint.protocol),
             input: vec![],
             output: vec![],
             written: 0,
@@ -88,10 +88,10 @@ impl Conn {
         })
     }
 
-    /// Once, for all that it will do.
+    /// Registers its socket for all events of its life.
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        let both = Interest::READABLE | Interest::WRITABLE;
-        registry.register(&mut self.stream, token, both)
+        let interests = Interest::READABLE | Interest::WRITABLE;
+        registry.register(&mut self.stream, token, interests)
     }
 
     /// True if it is not made yet, or not logged in.
@@ -145,7 +145,7 @@ impl Conn {
     }
 
     /// Becomes idle.
-    pub fn rest(&mut self, stamp: u64) {
+    pub fn keep_idle(&mut self, stamp: u64) {
         self.state = State::Idle;
         self.input.clear();
         self.stamp = stamp;
@@ -160,11 +160,11 @@ impl Conn {
     /// Writes what the kernel takes.
     pub fn write(&mut self) -> io::Result<()> {
         while self.is_unsent() {
-            let wrote = match &mut self.tls {
+            let result = match &mut self.tls {
                 Some(tls) => tls.write_tls(&mut self.stream),
                 None => self.stream.write(&self.output[self.written..]),
             };
-            match wrote {
+            match result {
                 Ok(_) if self.tls.is_some() => {}
                 Ok(count) => self.written += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -176,7 +176,7 @@ impl Conn {
     }
 
     /// Outcome of a request whose connection broke.
-    pub fn lost(&self) -> Outcome {
+    pub fn failure(&self) -> Outcome {
         match self.state {
             State::Connecting | State::ShakingHands | State::LoggingIn(_) => {
                 Outcome::ConnectionError
@@ -187,13 +187,13 @@ impl Conn {
 
     /// Record of its request, which has ended.
     pub fn record(&self, outcome: Outcome, done_ns: i64) -> Record {
-        let seen = match self.state {
-            State::Connecting | State::ShakingHands | State::LoggingIn(_) => Seen::default(),
-            _ => self.reader.seen(),
+        let summary = match self.state {
+            State::Connecting | State::ShakingHands | State::LoggingIn(_) => Summary::default(),
+            _ => self.reader.summary(),
         };
         Record {
-            status: seen.status,
-            bytes: seen.bytes,
+            status: summary.status,
+            bytes: summary.bytes,
             lack: self.lack,
             ..Record::unsent(self.place, outcome, self.sent_ns, Some(done_ns))
         }
@@ -206,8 +206,8 @@ impl Conn {
 
     /// An idle connection has nothing to read but its end.
     pub fn is_silent(&self) -> bool {
-        let looked = self.stream.peek(&mut [0]);
-        looked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        let peek = self.stream.peek(&mut [0]);
+        peek.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Takes what has come. `ends`: the server has said that no more will come, and no event will
@@ -217,7 +217,7 @@ impl Conn {
         scratch: &mut [u8],
         ends: bool,
         target: &Target,
-        wanted: &Finder<'_>,
+        needle: &Finder<'_>,
     ) -> Took {
         loop {
             let ended = match self.receive(scratch) {
@@ -225,11 +225,11 @@ impl Conn {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Took::Nothing,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) if matches!(self.state, State::Idle) => return Took::Gone,
-                Err(_) => return Took::Ended(self.lost(), false),
+                Err(_) => return Took::Ended(self.failure(), false),
             };
-            match self.take(ended, ends, target, wanted) {
+            match self.take(ended, ends, target, needle) {
                 Took::Nothing => {}
-                other => return other,
+                taken => return taken,
             }
         }
     }
@@ -247,7 +247,7 @@ impl Conn {
             let state = match tls.process_new_packets() {
                 Ok(state) => state,
                 Err(error) => {
-                    self.lack = Some(Lack::Tls(words(&error)));
+                    self.lack = Some(Lack::Tls(describe(&error)));
                     // The server is told why, if it still listens.
                     let _ = tls.write_tls(&mut self.stream);
                     return Err(io::Error::other(error));
@@ -262,7 +262,7 @@ impl Conn {
         Ok(ended)
     }
 
-    fn take(&mut self, ended: bool, ends: bool, target: &Target, wanted: &Finder<'_>) -> Took {
+    fn take(&mut self, ended: bool, ends: bool, target: &Target, needle: &Finder<'_>) -> Took {
         let shakes_hands = self.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
         match &mut self.state {
             // Tickets of later sessions may come at any time.
@@ -284,7 +284,7 @@ impl Conn {
                 Step::Refused => Took::Ended(Outcome::BadStatus, false),
                 Step::Garbled => Took::Ended(Outcome::BadContent, false),
             },
-            State::Answering => match self.reader.read(&self.input, ended, wanted) {
+            State::Answering => match self.reader.read(&self.input, ended, needle) {
                 Progress::More => Took::Nothing,
                 Progress::Whole { outcome, keep } => {
                     Took::Ended(outcome, keep && !ended && !ends && !self.is_unsent())

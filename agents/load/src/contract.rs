@@ -9,13 +9,14 @@ use std::thread;
 use anyhow::{Context, Result};
 
 use crate::block::{Block, Outcome};
-use crate::control::{hear, say, socket, Say, Use};
+use crate::control::{listen, send, socket, Message, Use};
+use crate::locust::hostname;
 use crate::plan::{part, Plan};
 use crate::record::Start;
 use crate::signals;
 use crate::target::on_load_machine;
 
-enum Told {
+enum Event {
     Go(Start),
     Stop,
     Ended,
@@ -27,68 +28,67 @@ enum Told {
 /// When it cannot begin; the runner hears of all that comes later.
 pub fn carry_out(plan: &Path, records: &Path, control: u32) -> Result<()> {
     let socket = socket(control)?;
-    let (tell, told) = channel();
-    let stop = tell.clone();
+    let (sender, events) = channel();
+    let signal_sender = sender.clone();
     signals::on_end(move || {
-        let _ = stop.send(Told::Stop);
+        let _ = signal_sender.send(Event::Stop);
     })?;
     let json = std::fs::read(plan).with_context(|| plan.display().to_string())?;
     let plan = Plan::parse(&json, on_load_machine())?;
     let plan = Arc::new(plan);
-    let ended = tell.clone();
+    let loop_sender = sender.clone();
     let block = Block::prepare(&plan, Some(records), None, move || {
-        let _ = ended.send(Told::Ended);
+        let _ = loop_sender.send(Event::Ended);
     })?;
-    let theirs = socket.try_clone()?;
+    let reader = socket.try_clone()?;
     thread::Builder::new().name("control".into()).spawn(move || {
-        hear(theirs, |start| {
-            let _ = tell.send(Told::Go(start));
+        listen(reader, |start| {
+            let _ = sender.send(Event::Go(start));
         });
-        let _ = tell.send(Told::Stop);
+        let _ = sender.send(Event::Stop);
     })?;
-    say(&socket, &Say::Ready);
-    follow(&block, plan.workers, &told);
+    send(&socket, &Message::Ready);
+    follow(&block, plan.workers, &events);
     let priority = block.priority.clone();
-    say(&socket, &done(block.join(), &plan, &priority));
+    send(&socket, &done(block.join(), &plan, &priority));
     Ok(())
 }
 
-/// Follows the control socket until each loop has ended, or until it closes before the word to go.
-fn follow(block: &Block, loops: usize, told: &Receiver<Told>) {
-    let (mut gone, mut left) = (false, loops);
-    while left > 0 {
-        match told.recv() {
-            Ok(Told::Go(start)) => {
-                gone = true;
+/// Follows the control socket until all loops have ended, or it closes before the start.
+fn follow(block: &Block, loops: usize, events: &Receiver<Event>) {
+    let (mut is_started, mut count) = (false, loops);
+    while count > 0 {
+        match events.recv() {
+            Ok(Event::Go(start)) => {
+                is_started = true;
                 block.go(start);
             }
-            Ok(Told::Ended) => left -= 1,
-            Ok(Told::Stop) if gone => block.stop(),
-            Ok(Told::Stop) | Err(_) => return,
+            Ok(Event::Ended) => count -= 1,
+            Ok(Event::Stop) if is_started => block.stop(),
+            Ok(Event::Stop) | Err(_) => return,
         }
     }
 }
 
-fn done(outcome: Outcome, plan: &Plan, priority: &str) -> Say {
-    let host = nix::unistd::gethostname()
-        .map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned());
-    let used = outcome.ended.iter().enumerate().map(|(worker, ended)| Use {
+fn done(outcome: Outcome, plan: &Plan, priority: &str) -> Message {
+    let host = hostname();
+    let uses = outcome.loops.iter().enumerate().map(|(worker, result)| Use {
         worker,
         host: host.clone(),
         priority: priority.to_owned(),
         planned: part(plan.len(), worker, plan.workers) as u64,
-        recorded: ended.recorded,
-        cpu_share: ended.cpu_share,
-        cpu_share_max: ended.cpu_share_max,
+        recorded: result.recorded,
+        cpu_share: result.cpu_share,
+        cpu_share_max: result.cpu_share_max,
     });
     let (launched, recorded) =
-        outcome.ended.iter().fold((0, 0), |(a, b), one| (a + one.launched, b + one.recorded));
-    Say::Done {
+        outcome.loops.iter().fold((0, 0), |(a, b), end| (a + end.launched, b + end.recorded));
+    Message::Done {
         launched,
         recorded,
         unfinished: launched - recorded,
         unwritten: outcome.unwritten.count,
         error: outcome.error.or(outcome.unwritten.error),
-        workers: used.collect(),
+        workers: uses.collect(),
     }
 }

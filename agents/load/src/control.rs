@@ -35,7 +35,7 @@ pub struct Use {
 /// A message of a worker.
 #[derive(Debug, Serialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
-pub enum Say {
+pub enum Message {
     /// Ready to go.
     Ready,
     /// The end of it.
@@ -48,7 +48,7 @@ pub enum Say {
         unfinished: u64,
         /// Records that the disk did not take.
         unwritten: u64,
-        /// Why it failed, or why the disk took no more.
+        /// Error of the block, or of the disk.
         error: Option<String>,
         /// Use by thread.
         workers: Vec<Use>,
@@ -68,14 +68,14 @@ pub fn socket(number: u32) -> Result<UnixStream> {
     env::remove_var("LISTEN_PID");
     env::set_var("LISTEN_FDS", "1");
     env::set_var("LISTEN_FDS_FIRST_FD", number.to_string());
-    let taken = ListenFd::from_env().take_unix_listener(0);
-    let socket = taken.with_context(|| format!("control socket {number}"))?;
+    let listener = ListenFd::from_env().take_unix_listener(0);
+    let socket = listener.with_context(|| format!("control socket {number}"))?;
     let socket = socket.with_context(|| format!("control socket {number}: none"))?;
     Ok(UnixStream::from(OwnedFd::from(socket)))
 }
 
-/// Tells the runner; one that is gone is found out by `hear`.
-pub fn say(socket: &UnixStream, message: &Say) {
+/// Sends a message to the runner; `listen` notices when the runner is gone.
+pub fn send(socket: &UnixStream, message: &Message) {
     if let Ok(mut line) = serde_json::to_vec(message) {
         line.push(b'\n');
         let mut socket = socket;
@@ -83,8 +83,8 @@ pub fn say(socket: &UnixStream, message: &Say) {
     }
 }
 
-/// Waits for the word to go, which `on_go` gets, and then for the socket's end.
-pub fn hear(socket: UnixStream, on_go: impl Fn(Start)) {
+/// Calls `on_go` with each start message until the socket ends.
+pub fn listen(socket: UnixStream, on_go: impl Fn(Start)) {
     for line in BufReader::new(socket).lines() {
         match line.map(|line| serde_json::from_str::<Go>(&line)) {
             Ok(Ok(go)) => on_go(Start { t0_ns: from_s(go.t0_s), start_ns: from_s(go.start_s) }),

@@ -5,7 +5,7 @@ use crate::clock::{thread_cpu_ns, SECOND};
 /// The calling thread's, from its making on; a mark a second.
 #[derive(Debug)]
 pub struct CpuUse {
-    begun: (i64, i64),
+    start: (i64, i64),
     last: (i64, i64),
     share_max: f64,
 }
@@ -14,7 +14,7 @@ impl CpuUse {
     /// Starts measuring.
     pub fn begin(now_ns: i64) -> Self {
         let mark = (now_ns, thread_cpu_ns());
-        Self { begun: mark, last: mark, share_max: 0.0 }
+        Self { start: mark, last: mark, share_max: 0.0 }
     }
 
     /// Time of the next mark.
@@ -33,7 +33,7 @@ impl CpuUse {
 
     /// The mean until now, and the most of any second.
     pub fn shares(&self, now_ns: i64) -> (f64, f64) {
-        let mean = share(self.begun, (now_ns, thread_cpu_ns()));
+        let mean = share(self.start, (now_ns, thread_cpu_ns()));
         (mean, self.share_max.max(mean))
     }
 }

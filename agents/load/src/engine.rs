@@ -40,7 +40,7 @@ const LAUNCHES: usize = 64;
 
 /// The result of one loop.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Ended {
+pub struct LoopEnd {
     /// Arrivals that it came to.
     pub launched: u64,
     /// Requests with a record; the others were under way at the stop.
@@ -121,7 +121,7 @@ impl Engine {
 
     /// Launches every arrival at its time after `origin_ns`, then waits for those under way, which
     /// limits bound.
-    pub fn run(mut self, origin_ns: i64) -> io::Result<Ended> {
+    pub fn run(mut self, origin_ns: i64) -> io::Result<LoopEnd> {
         self.origin_ns = origin_ns;
         let mut cpu = CpuUse::begin(monotonic_ns());
         let mut events = Events::with_capacity(EVENTS);
@@ -139,13 +139,13 @@ impl Engine {
                 }
                 self.launch_due(1);
             }
-            if self.waiting.stop.is_asked() {
+            if self.waiting.stop.is_stopped() {
                 break;
             }
         }
         self.pass_on(monotonic_ns(), true);
         let (cpu_share, cpu_share_max) = cpu.shares(monotonic_ns());
-        Ok(Ended { launched: self.launched, recorded: self.recorded, cpu_share, cpu_share_max })
+        Ok(LoopEnd { launched: self.launched, recorded: self.recorded, cpu_share, cpu_share_max })
     }
 
     /// Time of the next request.
@@ -182,7 +182,7 @@ impl Engine {
                 return;
             }
             let now_ns = monotonic_ns();
-            if due_ns > now_ns || self.waiting.stop.is_asked() {
+            if due_ns > now_ns || self.waiting.stop.is_stopped() {
                 return;
             }
             let place = self.take_due(due_ns);
@@ -225,13 +225,14 @@ impl Engine {
             return self.ask(slot, now_ns);
         }
         let (slot, stamp) = (self.pool.free_slot(), self.pool.next_stamp());
-        let told = &self.plan.targets[target];
-        let tls = self.plan.tls.as_ref().filter(|_| told.secure);
-        let made = Conn::connect(told, tls, (target, place), now_ns, stamp).and_then(|mut conn| {
-            conn.register(self.waiting.registry(), Token(slot))?;
-            Ok(conn)
-        });
-        if let Ok(conn) = made {
+        let server = &self.plan.targets[target];
+        let tls = self.plan.tls.as_ref().filter(|_| server.secure);
+        let conn =
+            Conn::connect(server, tls, (target, place), now_ns, stamp).and_then(|mut conn| {
+                conn.register(self.waiting.registry(), Token(slot))?;
+                Ok(conn)
+            });
+        if let Ok(conn) = conn {
             self.pool.fill(slot, conn);
             self.connecting.push_back(Mark {
                 at_ns: now_ns + self.plan.connect_timeout_ns,
@@ -269,7 +270,7 @@ impl Engine {
     fn write(&mut self, slot: usize) {
         if let Some(conn) = self.pool.get(slot) {
             if conn.write().is_err() {
-                let outcome = conn.lost();
+                let outcome = conn.failure();
                 self.end(slot, outcome, false);
             }
         }
@@ -330,7 +331,7 @@ impl Engine {
             }
         }
         if keep && self.plan.keep_alive {
-            self.pool.rest(slot, now_ns);
+            self.pool.keep_idle(slot, now_ns);
         } else {
             self.pool.close(slot);
         }

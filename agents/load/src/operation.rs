@@ -96,8 +96,8 @@ pub struct VirtualUser {
 impl VirtualUser {
     /// Keeps a cookie, in place of one of that name.
     pub fn keep_cookie(&mut self, name: &str, value: &str) {
-        if let Some(known) = self.cookies.iter_mut().find(|(one, _)| one == name) {
-            value.clone_into(&mut known.1);
+        if let Some(cookie) = self.cookies.iter_mut().find(|(key, _)| key == name) {
+            value.clone_into(&mut cookie.1);
         } else if self.cookies.len() < COOKIES_MAX {
             self.cookies.push((name.to_owned(), value.to_owned()));
         }
@@ -105,7 +105,7 @@ impl VirtualUser {
 
     /// Forgets a cookie.
     pub fn drop_cookie(&mut self, name: &str) {
-        self.cookies.retain(|(one, _)| one != name);
+        self.cookies.retain(|(key, _)| key != name);
     }
 }
 
@@ -147,7 +147,7 @@ impl HttpRequest {
 
     fn states(&self, name: &str) -> bool {
         let mut headers = self.headers.iter();
-        headers.any(|(one, _)| one.eq_ignore_ascii_case(name))
+        headers.any(|(key, _)| key.eq_ignore_ascii_case(name))
     }
 }
 
@@ -167,7 +167,7 @@ fn joined(parts: &[Part], user: &VirtualUser) -> Vec<u8> {
 fn append(out: &mut Vec<u8>, parts: &[Part], user: &VirtualUser) {
     for part in parts {
         // Each is of one byte; the value is there, since the design was checked.
-        out.extend(part.text.chars().map(|one| one as u8));
+        out.extend(part.text.chars().map(|character| character as u8));
         if let Some(value) = user.values.get(&part.value) {
             match part.encoding {
                 Encoding::Plain => out.extend(value.as_bytes()),
@@ -226,9 +226,9 @@ mod tests {
         user.keep_cookie("sid", "3");
         user.keep_cookie("c", "4");
         user.drop_cookie("c");
-        let sent = request.bytes("127.0.0.1:81", &user);
-        let end = sent.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
-        let head = std::str::from_utf8(&sent[..end]).unwrap();
+        let bytes = request.bytes("127.0.0.1:81", &user);
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        let head = std::str::from_utf8(&bytes[..end]).unwrap();
         let body = "{\"a\":\"a /\\\"ü\"}&a+%2F%22%C3%BC";
         assert_eq!(
             head.split("\r\n").collect::<Vec<_>>(),
@@ -242,7 +242,7 @@ mod tests {
                 &format!("Content-Length: {}", body.len() + 1),
             ]
         );
-        assert_eq!(sent[end + 4], 0xff);
-        assert_eq!(&sent[end + 5..], body.as_bytes());
+        assert_eq!(bytes[end + 4], 0xff);
+        assert_eq!(&bytes[end + 5..], body.as_bytes());
     }
 }

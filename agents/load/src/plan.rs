@@ -138,7 +138,7 @@ pub struct Plan {
     pub response_timeout_ns: i64,
     /// Requests under way at most.
     pub max_in_flight: usize,
-    /// Connections are used again.
+    /// True if connections are used again.
     pub keep_alive: bool,
     /// Threads that share the load.
     pub workers: usize,
@@ -168,22 +168,22 @@ impl Plan {
         for (tier, urls) in &file.entries {
             for url in urls {
                 let target = Target::parse(url, &allowed)?;
-                let known = targets.iter().position(|one| *one == target);
-                let place = known.unwrap_or(targets.len());
-                if known.is_none() {
+                let position = targets.iter().position(|other| *other == target);
+                let place = position.unwrap_or(targets.len());
+                if position.is_none() {
                     targets.push(target);
                 }
                 places.entry(tier).or_default().push(place);
             }
         }
         let tls = file.tls.as_ref().map(Tls::new).transpose()?;
-        if tls.is_none() && targets.iter().any(|one| one.secure) {
+        if tls.is_none() && targets.iter().any(|target| target.secure) {
             return Err(Refused::new("tls", "one beside entries of https", "none"));
         }
         let operations = file
             .operations
             .iter()
-            .map(|one| one.routed(&targets, &places, file.load.keep_alive))
+            .map(|operation| operation.routed(&targets, &places, file.load.keep_alive))
             .collect::<Result<_, _>>()?;
         let mut before = vec![None; file.after.len()];
         let after: Vec<Option<u32>> =
@@ -273,18 +273,18 @@ impl Plan {
     /// The phase of arrival `place`.
     pub fn phase(&self, place: usize) -> &str {
         let offset_ns = self.offsets_ns[place];
-        let found = self.windows.iter().find(|window| offset_ns < window.end_ns);
-        found.or(self.windows.last()).map_or("", |window| &window.phase)
+        let window = self.windows.iter().find(|window| offset_ns < window.end_ns);
+        window.or(self.windows.last()).map_or("", |window| &window.phase)
     }
 
     /// The same with every `count`-th arrival from `number` on: of several workers each has one.
     pub fn share(mut self, number: usize, count: usize) -> Self {
         let every = |place: &usize| place % count == number;
-        let kept: Vec<usize> = (0..self.len()).filter(every).collect();
-        self.offsets_ns = kept.iter().map(|&place| self.offsets_ns[place]).collect();
-        self.operation_of = kept.iter().map(|&place| self.operation_of[place]).collect();
+        let places: Vec<usize> = (0..self.len()).filter(every).collect();
+        self.offsets_ns = places.iter().map(|&place| self.offsets_ns[place]).collect();
+        self.operation_of = places.iter().map(|&place| self.operation_of[place]).collect();
         if !self.row_of.is_empty() {
-            self.row_of = kept.iter().map(|&place| self.row_of[place]).collect();
+            self.row_of = places.iter().map(|&place| self.row_of[place]).collect();
         }
         self.max_in_flight = part(self.max_in_flight, number, count).max(1);
         self.workers = self.workers.min(self.max_in_flight);
@@ -340,9 +340,9 @@ impl PlanFile {
         self.check_sessions()?;
         let load = &self.load;
         let limits = [load.connect_timeout_s, load.response_timeout_s];
-        let bounded = limits.iter().all(|limit| *limit > 0.0 && *limit <= 3600.0);
+        let is_valid = limits.iter().all(|limit| *limit > 0.0 && *limit <= 3600.0);
         let workers = 1..=load.max_in_flight.min(256) as u64;
-        if !bounded || !workers.contains(&load.workers) || self.step == 0 {
+        if !is_valid || !workers.contains(&load.workers) || self.step == 0 {
             return Err(Refused::new(
                 "load",
                 "limits above 0, at least one request in flight for each worker, a step",
@@ -359,19 +359,19 @@ impl PlanFile {
         let arrivals = self.offsets_s.len();
         let fits = |count: usize| count == 0 || count == arrivals;
         let is_after = |(place, &step): (usize, &i64)| step < 0 || (step as usize) < place;
-        let mut steps: Vec<i64> = self.after.iter().copied().filter(|one| *one >= 0).collect();
+        let mut steps: Vec<i64> = self.after.iter().copied().filter(|step| *step >= 0).collect();
         let count = steps.len();
         steps.sort_unstable();
         steps.dedup();
-        let good = fits(self.after.len())
+        let is_valid = fits(self.after.len())
             && self.think_s.len() == self.after.len()
             && fits(self.row_of.len())
             && self.after.iter().enumerate().all(is_after)
             && steps.len() == count
-            && self.think_s.iter().all(|one| (0.0..1e6).contains(one))
+            && self.think_s.iter().all(|think_s| (0.0..1e6).contains(think_s))
             && self.row_of.iter().all(|&row| row < self.rows.len())
             && self.rows.iter().all(|row| row.len() == self.columns.len());
-        if !good {
+        if !is_valid {
             return Err(Refused::new(
                 "sessions",
                 "sessions and values for each arrival, each step after one of before",

@@ -78,10 +78,10 @@ impl Pool {
     }
 
     /// Keeps a connection for another request.
-    pub fn rest(&mut self, slot: usize, now_ns: i64) {
+    pub fn keep_idle(&mut self, slot: usize, now_ns: i64) {
         let stamp = self.next_stamp();
         if let Some(conn) = self.get(slot) {
-            conn.rest(stamp);
+            conn.keep_idle(stamp);
             let target = conn.target;
             self.idle[target].push_back(Mark { at_ns: now_ns, slot, stamp });
         }

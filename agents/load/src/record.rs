@@ -66,7 +66,7 @@ impl Lines {
     /// Names are escaped once.
     pub fn new(plan: &Plan) -> Self {
         let quoted = |name: &str| serde_json::Value::from(name).to_string();
-        Self { names: plan.operations.iter().map(|one| quoted(&one.name)).collect() }
+        Self { names: plan.operations.iter().map(|operation| quoted(&operation.name)).collect() }
     }
 
     /// Appends the line of `record`.
@@ -114,15 +114,15 @@ impl Lines {
         integer(line, record.bytes);
         if let Some(lack) = record.lack {
             line.extend(b", \"reason\": ");
-            let said = said(lack, record.status, plan.operation(place));
-            line.extend(serde_json::Value::from(said).to_string().as_bytes());
+            let description = describe(lack, record.status, plan.operation(place));
+            line.extend(serde_json::Value::from(description).to_string().as_bytes());
         }
         line.extend(b"}\n");
     }
 }
 
 /// The fault of an answer, in words.
-fn said(lack: Lack, status: u16, operation: &Operation) -> String {
+fn describe(lack: Lack, status: u16, operation: &Operation) -> String {
     match (lack, &operation.http) {
         (Lack::Status, _) => format!("status {status}"),
         (Lack::Check(number), _) => format!("check {number}"),
@@ -174,7 +174,7 @@ fn integer(line: &mut Vec<u8>, mut number: u64) {
 mod tests {
     use super::*;
 
-    fn written(ns: i64) -> (String, String) {
+    fn formats(ns: i64) -> (String, String) {
         let (mut s, mut ms) = (vec![], vec![]);
         seconds(&mut s, ns);
         milliseconds(&mut ms, ns);
@@ -190,7 +190,7 @@ mod tests {
             (12_345_678_901, "12.345679", "12345.679"),
             (-2_000_000, "-0.002000", "-2.000"),
         ] {
-            assert_eq!(written(ns), (s.to_owned(), ms.to_owned()));
+            assert_eq!(formats(ns), (s.to_owned(), ms.to_owned()));
         }
     }
 }

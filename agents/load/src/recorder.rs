@@ -25,7 +25,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(250);
 pub struct Unwritten {
     /// Records.
     pub count: u64,
-    /// Why.
+    /// Error of the last write.
     pub error: Option<String>,
 }
 
@@ -60,13 +60,13 @@ impl Recorder {
     /// Writes records until all loops have ended. Returns what is unwritten then.
     pub fn run(mut self, start: Start, records: &Receiver<Vec<Record>>) -> Unwritten {
         loop {
-            let came = if self.error.is_some() {
+            let batch = if self.error.is_some() {
                 records.recv_timeout(TRY_AGAIN)
             } else {
                 records.recv().map_err(|_| RecvTimeoutError::Disconnected)
             };
-            match came {
-                Ok(batch) => self.take(start, &batch),
+            match batch {
+                Ok(records) => self.take(start, &records),
                 Err(RecvTimeoutError::Timeout) => self.write(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -98,14 +98,14 @@ impl Recorder {
         let Some(file) = &mut self.file else {
             return;
         };
-        let mut done = 0;
-        while done < self.waiting.len() {
-            match file.write(&self.waiting[done..]) {
-                Ok(count) => done += count,
+        let mut count = 0;
+        while count < self.waiting.len() {
+            match file.write(&self.waiting[count..]) {
+                Ok(bytes) => count += bytes,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    self.error = Some(said(&error));
-                    self.waiting.drain(..done);
+                    self.error = Some(error_name(&error));
+                    self.waiting.drain(..count);
                     return;
                 }
             }
@@ -116,7 +116,7 @@ impl Recorder {
 }
 
 /// Name of a system error.
-fn said(error: &io::Error) -> String {
+fn error_name(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => Errno::from_raw(number).desc().to_owned(),
         None => error.to_string(),

@@ -17,7 +17,7 @@ use crate::record::{Record, Start};
 /// Plans of more names are counted under the workload's.
 const NAMES_MAX: usize = 100;
 
-/// As `experiments/record/records.py`: 1 us to 2 minutes.
+/// Largest latency, that of `experiments/record/records.py`: 1 us to 2 minutes.
 const LATENCY_US_MAX: u64 = 120_000_000;
 
 /// A `StatsEntry` of Locust: figures since the last report.
@@ -278,13 +278,13 @@ mod tests {
     }"#;
 
     /// The totals of ten requests at once: these, and good ones of 2 ms.
-    fn totals_with(others: &[(Outcome, Option<i64>)]) -> (Totals, Report) {
+    fn totals_with(failures: &[(Outcome, Option<i64>)]) -> (Totals, Report) {
         let plan = Plan::parse(PLAN, false).unwrap();
         let start = Start { t0_ns: 0, start_ns: 0 };
         let good = (Outcome::Ok, Some(2_000_000));
-        let ended = others.iter().copied().chain(std::iter::repeat(good));
+        let outcomes = failures.iter().copied().chain(std::iter::repeat(good));
         let batch: Vec<_> = (0..10)
-            .zip(ended)
+            .zip(outcomes)
             .map(|(place, (outcome, done_ns))| Record::unsent(place, outcome, 0, done_ns))
             .collect();
         let mut tally = Tally::new(0).unwrap();
@@ -301,13 +301,13 @@ mod tests {
             (Outcome::Dropped, None),
         ] {
             let (totals, report) = totals_with(&[failed, failed]);
-            let near = |ms: f64, expected: f64| (ms / expected - 1.0).abs() < 2e-3;
-            assert!(near(totals.latency_ms_p50, 2.0), "{totals:?}");
-            assert!(near(totals.latency_ms_p99, 6_000.0), "{totals:?}");
-            let told = report.stats_total;
-            assert_eq!(told.response_times, BTreeMap::from([(2, 8), (6_000, 2)]));
-            assert!(near(told.total_response_time, 2.0 * 6_000.0 + 8.0 * 2.0));
-            assert_eq!((told.num_failures, told.num_none_requests), (2, 0));
+            let is_near = |ms: f64, expected: f64| (ms / expected - 1.0).abs() < 2e-3;
+            assert!(is_near(totals.latency_ms_p50, 2.0), "{totals:?}");
+            assert!(is_near(totals.latency_ms_p99, 6_000.0), "{totals:?}");
+            let total = report.stats_total;
+            assert_eq!(total.response_times, BTreeMap::from([(2, 8), (6_000, 2)]));
+            assert!(is_near(total.total_response_time, 2.0 * 6_000.0 + 8.0 * 2.0));
+            assert_eq!((total.num_failures, total.num_none_requests), (2, 0));
         }
     }
 

@@ -65,7 +65,7 @@ impl Target {
     fn parts(url: &str, allowed: &Allowed) -> Option<Self> {
         let (scheme, rest) = url.split_once("://")?;
         let secure = scheme == "https";
-        let protocol = Protocol::named(if secure { "http" } else { scheme })?;
+        let protocol = Protocol::of_scheme(if secure { "http" } else { scheme })?;
         let default_port = if secure { 443 } else { protocol.default_port() };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (account, host) = authority.rsplit_once('@').unwrap_or(("", authority));
@@ -237,8 +237,8 @@ mod tests {
         let target = parsed("mysql://wiki:wiki-read@127.0.0.1:3307/wiki", false).unwrap();
         assert_eq!(target.address.port(), 3307);
         let account = &target.account;
-        let told = [&account.user, &account.password, &account.database];
-        assert_eq!(told, ["wiki", "wiki-read", "wiki"]);
+        let fields = [&account.user, &account.password, &account.database];
+        assert_eq!(fields, ["wiki", "wiki-read", "wiki"]);
         assert_eq!(parsed("mysql://127.0.0.1/", false).unwrap().address.port(), 3306);
         let target = parsed("mysql://a%40b:%2f%c3%a9@127.0.0.1/", false).unwrap();
         assert_eq!([target.account.user, target.account.password], ["a@b", "/é"]);

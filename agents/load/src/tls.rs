@@ -19,9 +19,9 @@ use crate::refused::Refused;
 pub struct TlsOptions {
     /// The name that certificates are for.
     name: String,
-    /// Certificates of those who are trusted to sign, PEM.
+    /// Trusted authorities, PEM.
     roots: String,
-    /// Any certificate will do.
+    /// True if any certificate is accepted.
     insecure: bool,
 }
 
@@ -34,43 +34,43 @@ pub struct Tls {
 
 impl Tls {
     /// Takes in the certificates.
-    pub fn new(asked: &TlsOptions) -> Result<Self, Refused> {
+    pub fn new(options: &TlsOptions) -> Result<Self, Refused> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(|error| Refused::new("tls", "versions of TLS", error))?;
-        let mut config = if asked.insecure {
+        let mut config = if options.insecure {
             builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(Unchecked(provider)))
                 .with_no_client_auth()
         } else {
             let mut roots = RootCertStore::empty();
-            let found: Result<Vec<_>, _> =
-                CertificateDer::pem_slice_iter(asked.roots.as_bytes()).collect();
-            let found = found.map_err(|error| Refused::new("tls", "certificates in PEM", error))?;
-            if roots.add_parsable_certificates(found).0 == 0 {
+            let certificates = CertificateDer::pem_slice_iter(options.roots.as_bytes())
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|error| Refused::new("tls", "certificates in PEM", error))?;
+            if roots.add_parsable_certificates(certificates).0 == 0 {
                 return Err(Refused::new("tls", "certificates that are trusted", "none"));
             }
             builder.with_root_certificates(roots).with_no_client_auth()
         };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let name = ServerName::try_from(asked.name.clone())
-            .map_err(|_| Refused::new("tls.name", "the name of a TLS server", &asked.name))?;
+        let name = ServerName::try_from(options.name.clone())
+            .map_err(|_| Refused::new("tls.name", "the name of a TLS server", &options.name))?;
         Ok(Self { config: Arc::new(config), name })
     }
 
     /// A connection that has still to shake hands.
     pub fn begin(&self) -> Result<Box<ClientConnection>, Error> {
-        let mut made = ClientConnection::new(Arc::clone(&self.config), self.name.clone())?;
+        let mut connection = ClientConnection::new(Arc::clone(&self.config), self.name.clone())?;
         // A body is taken whole; the plan bounds it.
-        made.set_buffer_limit(None);
-        Ok(Box::new(made))
+        connection.set_buffer_limit(None);
+        Ok(Box::new(connection))
     }
 }
 
-/// Why a handshake failed, in few words.
-pub fn words(error: &Error) -> &'static str {
+/// Returns the reason of a failed handshake, in few words.
+pub fn describe(error: &Error) -> &'static str {
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => "certificate: not trusted",
         Error::InvalidCertificate(

@@ -35,21 +35,21 @@ pub fn lead_ns(gap_ns: f64) -> i64 {
 /// Ends a loop from another thread.
 #[derive(Debug, Clone)]
 pub struct Stop {
-    asked: Arc<AtomicBool>,
+    flag: Arc<AtomicBool>,
     waker: Arc<Waker>,
 }
 
 impl Stop {
     /// Stops the loop: it sends no more and abandons requests under way.
     pub fn stop(&self) {
-        self.asked.store(true, Ordering::Release);
+        self.flag.store(true, Ordering::Release);
         // A loop that has ended cannot be woken.
         let _ = self.waker.wake();
     }
 
     /// True if it is to stop.
-    pub fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::Acquire)
+    pub fn is_stopped(&self) -> bool {
+        self.flag.load(Ordering::Acquire)
     }
 }
 
@@ -75,8 +75,8 @@ impl Waiting {
         let number = timer.as_fd().as_raw_fd();
         poll.registry().register(&mut SourceFd(&number), TIMER, Interest::READABLE)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
-        let asked = Arc::new(AtomicBool::new(false));
-        Ok(Self { poll, timer, armed_ns: 0, lead_ns, stop: Stop { asked, waker } })
+        let flag = Arc::new(AtomicBool::new(false));
+        Ok(Self { poll, timer, armed_ns: 0, lead_ns, stop: Stop { flag, waker } })
     }
 
     /// Registry of connections, by slot.

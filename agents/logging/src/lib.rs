@@ -27,7 +27,7 @@ struct Form {
 impl Form {
     fn parse(text: &str) -> Result<Self, Unknown> {
         let mut form = Self { level: LevelFilter::INFO, json: false };
-        for word in text.split(',').map(str::trim).filter(|it| !it.is_empty()) {
+        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
             match (word, word.parse()) {
                 ("json", _) => form.json = true,
                 ("text", _) => form.json = false,

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 /// Handshakes at a time, of strangers and of known addresses each.
 const PLACES: usize = 128;
-/// Of these, of one address.
+/// Maximum handshakes of one address.
 const PLACES_PER_ADDRESS: usize = 32;
 /// Addresses that are known at a time; the one that authenticated longest ago is forgotten first.
 const KNOWN_MAX: usize = 16;
@@ -72,9 +72,9 @@ impl HandshakeLimiter {
     }
 
     /// Notes that somebody at this address has shown a good certificate.
-    pub fn know(&self, address: IpAddr) {
+    pub fn remember(&self, address: IpAddr) {
         let mut state = self.lock();
-        state.known.retain(|known| *known != address);
+        state.known.retain(|friend| *friend != address);
         state.known.push_back(address);
         if state.known.len() > KNOWN_MAX {
             state.known.pop_front();
@@ -88,7 +88,7 @@ impl HandshakeLimiter {
 
 impl Waiting {
     fn make_room(&mut self, address: IpAddr) {
-        if self.of(address) >= PLACES_PER_ADDRESS {
+        if self.count_of(address) >= PLACES_PER_ADDRESS {
             self.cut_oldest_of(address);
         } else if self.0.len() >= PLACES {
             if let Some(fullest) = self.fullest() {
@@ -97,26 +97,26 @@ impl Waiting {
         }
     }
 
-    fn of(&self, address: IpAddr) -> usize {
-        let same = |handshake: &&Handshake| handshake.address == address;
-        self.0.iter().filter(same).count()
+    fn count_of(&self, address: IpAddr) -> usize {
+        let is_same = |handshake: &&Handshake| handshake.address == address;
+        self.0.iter().filter(is_same).count()
     }
 
     /// The address that holds most places; of several the one that has waited longest.
     fn fullest(&self) -> Option<IpAddr> {
         let addresses = self.0.iter().rev().map(|handshake| handshake.address);
-        addresses.max_by_key(|address| self.of(*address))
+        addresses.max_by_key(|address| self.count_of(*address))
     }
 
     fn cut_oldest_of(&mut self, address: IpAddr) {
-        let oldest = self.0.iter().position(|one| one.address == address);
+        let oldest = self.0.iter().position(|handshake| handshake.address == address);
         oldest.map(|index| self.0.remove(index));
     }
 }
 
 impl Place {
-    /// Returns when the place has to be given up.
-    pub async fn lost(&mut self) {
+    /// Waits until the place has to be given up.
+    pub async fn revocation(&mut self) {
         // Nothing is ever sent: the other end is dropped.
         let _ = (&mut self.stay).await;
     }
@@ -125,9 +125,9 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.limiter.lock();
-        let others = |handshake: &Handshake| handshake.id != self.id;
-        state.strangers.0.retain(others);
-        state.friends.0.retain(others);
+        let is_other = |handshake: &Handshake| handshake.id != self.id;
+        state.strangers.0.retain(is_other);
+        state.friends.0.retain(is_other);
     }
 }
 
@@ -143,8 +143,8 @@ mod tests {
         place.stay.try_recv() == Err(oneshot::error::TryRecvError::Closed)
     }
 
-    fn lost(places: &mut [Place]) -> usize {
-        places.iter_mut().map(is_lost).filter(|lost| *lost).count()
+    fn count_lost(places: &mut [Place]) -> usize {
+        places.iter_mut().map(is_lost).filter(|is_lost| *is_lost).count()
     }
 
     #[test]
@@ -153,9 +153,9 @@ mod tests {
         let mut runner = limiter.enter(address(1));
         let mut flood: Vec<Place> = (0..500).map(|_| limiter.enter(address(2))).collect();
         assert!(!is_lost(&mut runner));
-        let kept = flood.split_off(500 - PLACES_PER_ADDRESS);
-        assert_eq!(lost(&mut flood), 500 - PLACES_PER_ADDRESS);
-        assert_eq!(limiter.lock().strangers.0.len(), 1 + kept.len());
+        let rest = flood.split_off(500 - PLACES_PER_ADDRESS);
+        assert_eq!(count_lost(&mut flood), 500 - PLACES_PER_ADDRESS);
+        assert_eq!(limiter.lock().strangers.0.len(), 1 + rest.len());
     }
 
     #[test]
@@ -166,17 +166,17 @@ mod tests {
             .map(|host| limiter.enter(address(10 + host)))
             .collect();
         let mut runner = limiter.enter(address(1));
-        assert_eq!(lost(&mut floods), 1);
+        assert_eq!(count_lost(&mut floods), 1);
         assert!(is_lost(&mut floods[0]), "the oldest of the fullest");
         let mut more: Vec<Place> = (20..50).map(|host| limiter.enter(address(host))).collect();
-        assert_eq!((lost(&mut floods), lost(&mut more)), (31, 0));
+        assert_eq!((count_lost(&mut floods), count_lost(&mut more)), (31, 0));
         assert!(!is_lost(&mut runner));
     }
 
     #[test]
     fn an_address_that_authenticated_has_places_that_no_number_of_strangers_takes() {
         let limiter = Arc::new(HandshakeLimiter::default());
-        limiter.know(address(1));
+        limiter.remember(address(1));
         let mut runner = limiter.enter(address(1));
         let many = (0..10_000u32).map(|host| IpAddr::from((0xc613_8000 + host).to_be_bytes()));
         let strangers: Vec<Place> = many.map(|address| limiter.enter(address)).collect();
@@ -192,10 +192,10 @@ mod tests {
     fn the_address_that_authenticated_longest_ago_is_forgotten_first() {
         let limiter = HandshakeLimiter::default();
         for host in 0..KNOWN_MAX as u8 {
-            limiter.know(address(host));
+            limiter.remember(address(host));
         }
-        limiter.know(address(0));
-        limiter.know(address(200));
+        limiter.remember(address(0));
+        limiter.remember(address(200));
         let known = &limiter.lock().known;
         assert_eq!(known.len(), KNOWN_MAX);
         assert!(known.contains(&address(0)) && !known.contains(&address(1)));

@@ -30,7 +30,7 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 const HEADER_LIMIT: Duration = Duration::from_secs(30);
 /// Connections that are let in; one beyond is closed.
 const SESSIONS_MAX: usize = 128;
-/// After this long without a file descriptor, accepting is tried again.
+/// Pause before accepting again without a file descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// PEM files of one side.
@@ -45,7 +45,7 @@ pub struct Files {
     pub key: PathBuf,
 }
 
-/// Why files cannot be used.
+/// Error of files that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct BadFiles(String);
@@ -56,20 +56,20 @@ impl Files {
     /// # Errors
     /// [`BadFiles`] says the key, the file, what was expected and what was got.
     pub fn acceptor(&self, table: &str) -> Result<TlsAcceptor, BadFiles> {
-        let bad = |key: &str, file: &Path, expected: &str, got: &dyn Display| {
+        let refusal = |key: &str, file: &Path, expected: &str, got: &dyn Display| {
             let file = file.display();
             BadFiles(format!("{table}.{key}: {file}: expected {expected} (got {got})"))
         };
         let chain = |key: &str, file: &Path| -> Result<Vec<CertificateDer<'static>>, BadFiles> {
-            let read = CertificateDer::pem_file_iter(file)
+            let certificates = CertificateDer::pem_file_iter(file)
                 .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-                .map_err(|error| bad(key, file, "certificates in PEM", &error))?;
-            if read.is_empty() {
-                return Err(bad(key, file, "certificates in PEM", &"none"));
+                .map_err(|error| refusal(key, file, "certificates in PEM", &error))?;
+            if certificates.is_empty() {
+                return Err(refusal(key, file, "certificates in PEM", &"none"));
             }
-            Ok(read)
+            Ok(certificates)
         };
-        let no_authority = |got: &dyn Display| bad("ca", &self.ca, "an authority", got);
+        let no_authority = |got: &dyn Display| refusal("ca", &self.ca, "an authority", got);
         let mut roots = RootCertStore::empty();
         for certificate in chain("ca", &self.ca)? {
             roots.add(certificate).map_err(|error| no_authority(&error))?;
@@ -81,7 +81,7 @@ impl Files {
                 .map_err(|error| no_authority(&error))?;
         let cert = chain("cert", &self.cert)?;
         let key = PrivateKeyDer::from_pem_file(&self.key)
-            .map_err(|error| bad("key", &self.key, "a private key in PEM", &error))?;
+            .map_err(|error| refusal("key", &self.key, "a private key in PEM", &error))?;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| BadFiles(format!("{table}: {error}")))?
@@ -118,7 +118,7 @@ pub async fn serve(listener: TcpListener, acceptor: Option<TlsAcceptor>, router:
             };
             let place = limiter.enter(peer.ip());
             if let Some(stream) = shake_hands(place, acceptor, stream).await {
-                limiter.know(peer.ip());
+                limiter.remember(peer.ip());
                 serve_one(stream, router, &sessions).await;
             }
         });
@@ -132,7 +132,7 @@ async fn shake_hands(
 ) -> Option<TlsStream<TcpStream>> {
     tokio::select! {
         shaken = timeout(HANDSHAKE_LIMIT, acceptor.accept(stream)) => shaken.ok()?.ok(),
-        () = place.lost() => None,
+        () = place.revocation() => None,
     }
 }
 

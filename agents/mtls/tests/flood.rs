@@ -13,11 +13,12 @@ use axum::routing::get;
 use axum::Router;
 use socket2::{Domain, Socket, Type};
 use testkit::mtls::{ask, Authority};
+use testkit::wait::eventually;
 use tokio::net::TcpListener;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 const FROM_ONE_ADDRESS: usize = 200;
-/// As long as the runner waits for an answer.
+/// Time that the runner waits for an answer.
 const RUNNER_LIMIT: Duration = Duration::from_secs(5);
 
 /// Opens silent connections from one address, one after the other, and holds the newest.
@@ -32,12 +33,12 @@ impl Attacker {
         let (over, opened) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let (stop, count) = (over.clone(), opened.clone());
         let thread = std::thread::spawn(move || {
-            let mut held = VecDeque::new();
+            let mut connections = VecDeque::new();
             while !stop.load(Ordering::Relaxed) {
-                held.extend(open(from, to));
+                connections.extend(open(from, to));
                 count.fetch_add(1, Ordering::Relaxed);
-                if held.len() > FROM_ONE_ADDRESS {
-                    held.pop_front();
+                if connections.len() > FROM_ONE_ADDRESS {
+                    connections.pop_front();
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -72,16 +73,13 @@ async fn hundreds_of_connections_that_say_nothing_do_not_keep_the_runner_out() {
     tokio::spawn(mtls::serve(listener, Some(acceptor), router));
     let own = authority.client();
     // The last one shares the runner's address.
-    let from = [2, 3, 4, 1].map(|last| Ipv4Addr::new(127, 0, 0, last));
-    let attackers = from.map(|from| Attacker::start(from, at));
-    let opened = || attackers.each_ref().map(|one| one.opened.load(Ordering::Relaxed));
-    timeout(Duration::from_secs(60), async {
-        while opened().iter().sum::<usize>() < 2 * FROM_ONE_ADDRESS {
-            sleep(Duration::from_millis(10)).await;
-        }
+    let sources = [2, 3, 4, 1].map(|last| Ipv4Addr::new(127, 0, 0, last));
+    let attackers = sources.map(|source| Attacker::start(source, at));
+    let opened = || attackers.each_ref().map(|attacker| attacker.opened.load(Ordering::Relaxed));
+    eventually("more connections of each than one address may hold", || async {
+        opened().iter().all(|count| *count > FROM_ONE_ADDRESS / 2).then_some(())
     })
-    .await
-    .unwrap();
+    .await;
     for _ in 0..20 {
         let call = async {
             let mut stream = authority.connect(at, "127.0.0.1", Some(&own)).await?;
@@ -90,5 +88,4 @@ async fn hundreds_of_connections_that_say_nothing_do_not_keep_the_runner_out() {
         let answer = timeout(RUNNER_LIMIT, call).await.unwrap().unwrap();
         assert!(answer.ends_with("\r\n\r\nwell"), "{answer}");
     }
-    assert!(opened().iter().all(|count| *count > 50), "{:?}", opened());
 }

@@ -97,8 +97,8 @@ fn prepare(config: Config, clock: Clock) -> Result<Agent> {
         workers: Workers::default(),
     });
     let mut engine = Engine::new(machine.clone(), faults::all(), journal);
-    for broken in engine.replay(clock.now())? {
-        tracing::error!("{broken}; what it was to undo may be left, see the fingerprint");
+    for message in engine.replay(clock.now())? {
+        tracing::error!("{message}; what it was to undo may be left, see the fingerprint");
     }
     report_undone(&engine.list());
     report_failure("the data interface", shape(&machine));
@@ -160,11 +160,11 @@ async fn watch(agent: Arc<Agent>) {
     loop {
         ticks.tick().await;
         let agent = agent.clone();
-        let done = spawn_blocking(move || {
+        let result = spawn_blocking(move || {
             report_undone(&agent.engine.expire(agent.clock.now()));
             report_failure("the role's restart", agent.machine.role.tick());
         });
-        report_failure("the watch", done.await);
+        report_failure("the watch", result.await);
     }
 }
 
@@ -189,15 +189,15 @@ async fn sample(agent: &Agent, sampled: &Notify) {
     let config = &agent.machine.config;
     let interface = agent.machine.data().map(|data| data.name.clone()).ok();
     let cgroups = &agent.machine.cgroups;
-    let look = |uptime| metrics::read_counters(cgroups, interface.as_deref(), uptime);
-    let mut before = look(agent.clock.now().uptime);
+    let read = |uptime| metrics::read_counters(cgroups, interface.as_deref(), uptime);
+    let mut before = read(agent.clock.now().uptime);
     let mut ticks = interval(SAMPLE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     ticks.tick().await;
     loop {
         ticks.tick().await;
         let now = agent.clock.now();
-        let after = look(now.uptime);
+        let after = read(now.uptime);
         let gauges = metrics::Gauges {
             wall_ms: now.wall_ms,
             memory_mb: metrics::memory_mb(cgroups),

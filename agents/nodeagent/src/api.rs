@@ -136,19 +136,20 @@ struct HealthQuery {
     responses((status = 200, body = Health))
 )]
 async fn health(State(agent): Shared, Query(query): Query<HealthQuery>) -> Answer<Json<Health>> {
-    let ready = match query.check.as_deref() {
-        Some("now") => agent.readiness.check(&agent.machine).await,
-        _ => agent.readiness.last(),
-    };
+    if query.check.as_deref() == Some("now") {
+        agent.readiness.check(&agent.machine).await;
+    }
     let machine = agent.machine.clone();
-    let service = blocking(move || Ok(machine.role.service())).await?;
+    // In this order: a start in between is another than the one that was ready.
+    let look = move || Ok((machine.role.service(), machine.role.started()));
+    let (service, started) = blocking(look).await?;
     Ok(Json(Health {
         machine: agent.machine.config.machine.clone(),
         role: agent.machine.config.role.clone(),
         experiment: agent.machine.config.experiment.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
         service,
-        ready: ready && service == ServiceState::Running,
+        ready: service == ServiceState::Running && agent.readiness.last(started),
         uptime_s: agent.clock.now().uptime.as_secs_f64(),
         faults_active: agent.engine.active(),
         metrics: agent.buffer.lock().unwrap_or_else(PoisonError::into_inner).counts(),
@@ -159,7 +160,7 @@ async fn health(State(agent): Shared, Query(query): Query<HealthQuery>) -> Answe
 #[utoipa::path(get, path = "/v1/capabilities", responses((status = 200, body = Capabilities)))]
 async fn capabilities(State(agent): Shared) -> Json<Capabilities> {
     let faults =
-        agent.engine.capabilities().map(|(name, what)| (name.to_owned(), what.clone())).collect();
+        agent.engine.capabilities().map(|(name, entry)| (name.to_owned(), entry.clone())).collect();
     Json(Capabilities { faults })
 }
 
@@ -225,7 +226,7 @@ async fn renew(State(agent): Shared, Path(id): Path<String>, body: Bytes) -> Ans
 #[utoipa::path(get, path = "/v1/fingerprint", responses((status = 200, body = Fingerprint)))]
 async fn fingerprint_now(State(agent): Shared) -> Answer<Json<Fingerprint>> {
     let compare = move || {
-        let baseline = agent.baseline.as_ref().map_err(|why| Refusal::Failed(why.clone()))?;
+        let baseline = agent.baseline.as_ref().map_err(|reason| Refusal::Failed(reason.clone()))?;
         Ok(fingerprint::compare(baseline, fingerprint::take(&agent.machine.cgroups)?))
     };
     blocking(compare).await.map(Json)
@@ -273,8 +274,8 @@ async fn stop_service(State(agent): Shared, body: Bytes) -> Answer<Json<ServiceS
     let request: LeaseRequest = parse(&body)?;
     let act = move || {
         let now = || agent.clock.now();
-        let held = agent.engine.stop_service(request.lease_s, now)?;
-        Ok(ServiceStatus { service: agent.machine.role.service(), held: held.map(|held| held.id) })
+        let held = agent.engine.stop_service(request.lease_s, now)?.map(|fault| fault.id);
+        Ok(ServiceStatus { service: agent.machine.role.service(), held })
     };
     blocking(act).await.map(Json)
 }
@@ -293,17 +294,17 @@ async fn stop_service(State(agent): Shared, body: Bytes) -> Answer<Json<ServiceS
 async fn set_settings(State(agent): Shared, body: Bytes) -> Answer<Json<SettingsAnswer>> {
     let request: SettingsRequest = parse(&body)?;
     let settings = request.settings.into_iter();
-    let wanted = settings.map(|(name, value)| (name, value.to_string())).collect();
-    environment::check(&wanted).map_err(Refusal::Invalid)?;
+    let settings = settings.map(|(name, value)| (name, value.to_string())).collect();
+    environment::check(&settings).map_err(Refusal::Invalid)?;
     let act = move || {
         let now = || agent.clock.now();
-        let set = agent.engine.set_settings(&wanted, request.lease_s, now);
-        let (restarted, held) = set?;
+        let result = agent.engine.set_settings(&settings, request.lease_s, now);
+        let (restarted, fault) = result?;
         Ok(SettingsAnswer {
-            settings: wanted,
+            settings,
             restarted,
             service: agent.machine.role.service(),
-            held: held.map(|held| held.id),
+            held: fault.map(|fault| fault.id),
         })
     };
     blocking(act).await.map(Json)

@@ -16,10 +16,10 @@ const BYTES_MAX: usize = 64 * 1024;
 
 /// Wraps routes so that a handler gets a request only with its whole body, within `limit`.
 pub fn bounded(router: Router, limit: Duration) -> Router {
-    router.layer(from_fn(move |request, next| whole(request, next, limit)))
+    router.layer(from_fn(move |request, next| read_whole(request, next, limit)))
 }
 
-async fn whole(request: Request, next: Next, limit: Duration) -> Response {
+async fn read_whole(request: Request, next: Next, limit: Duration) -> Response {
     let (head, body) = request.into_parts();
     match timeout(limit, to_bytes(body, BYTES_MAX)).await {
         Ok(Ok(bytes)) => next.run(Request::from_parts(head, Body::from(bytes))).await,
@@ -47,13 +47,14 @@ mod tests {
 
     use super::*;
 
-    /// Sends a head of this length and this body; what comes back until the connection ends.
-    async fn sent(length: usize, body: &str) -> String {
+    /// Sends a head of this length and this body; what comes back until the connection ends, of a
+    /// server that waits so long for a body.
+    async fn send(length: usize, body: &str, limit: Duration) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        let whole = |body: String| async move { body.len().to_string() };
-        let routes = Router::new().route("/", post(whole));
-        let routes = bounded(routes, Duration::from_millis(300));
+        let handler = |body: String| async move { body.len().to_string() };
+        let routes = Router::new().route("/", post(handler));
+        let routes = bounded(routes, limit);
         let task = tokio::spawn(async move { axum::serve(listener, routes).await });
         let mut stream = TcpStream::connect(at).await.unwrap();
         let head = format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n");
@@ -68,10 +69,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_does_not_come_whole_in_time_or_is_too_large_ends_the_connection() {
-        for (length, body, status) in
-            [(10, "half.".to_owned(), "408"), (65_537, "x".repeat(65_537), "413")]
+        let (short, long) = (Duration::from_millis(300), Duration::from_secs(60));
+        for (length, body, limit, status) in
+            [(10, "half.".to_owned(), short, "408"), (65_537, "x".repeat(65_537), long, "413")]
         {
-            let answer = sent(length, &body).await;
+            let answer = send(length, &body, limit).await;
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
             assert!(answer.contains("connection: close"), "{answer}");
         }

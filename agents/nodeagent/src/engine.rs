@@ -36,13 +36,13 @@ pub struct Engine {
 
 #[derive(Default)]
 struct State {
-    faults: Vec<Held>,
+    faults: Vec<Episode>,
     last_id: u64,
     /// True once the agent ends: requests are answered still, but nothing is begun.
-    ended: bool,
+    is_ended: bool,
 }
 
-struct Held {
+struct Episode {
     fault: Fault,
     entry: Entry,
     /// Uptime at which to undo it, or to try again.
@@ -73,18 +73,18 @@ impl Engine {
         let mut state = self.lock();
         let (entries, broken) = self.journal.entries(|entry| self.check(entry))?;
         for entry in entries {
-            let left = entry.left(now.wall_ms);
-            let goes_on = outlasts_the_agent(&entry) && !left.is_zero();
-            let mut held = Held::new(entry, now, RevertReason::Lease);
+            let rest = entry.time_left(now.wall_ms);
+            let goes_on = outlasts_the_agent(&entry) && !rest.is_zero();
+            let mut episode = Episode::new(entry, now, RevertReason::Lease);
             if goes_on {
-                held.fault.injected_at_ms = held.entry.written_at_ms;
-                held.lease(left, now);
+                episode.fault.injected_at_ms = episode.entry.written_at_ms;
+                episode.extend(rest, now);
             } else {
-                self.revert_one(&mut held, RevertReason::Restart, now);
+                self.revert_one(&mut episode, RevertReason::Restart, now);
             }
-            state.faults.push(held);
+            state.faults.push(episode);
         }
-        self.count(&state);
+        self.count(&mut state);
         Ok(broken)
     }
 
@@ -147,36 +147,36 @@ impl Engine {
     ) -> Result<Fault, Refusal> {
         let lease = lease(entry.lease_s)?;
         self.journal.write(&entry)?;
-        let acted = act(&entry.record);
+        let outcome = act(&entry.record);
         let at = now();
-        let mut held = Held::new(entry, at, RevertReason::Lease);
-        held.lease(lease, at);
-        let result = match acted {
+        let mut episode = Episode::new(entry, at, RevertReason::Lease);
+        episode.extend(lease, at);
+        let result = match outcome {
             Ok(reader) => {
-                held.meter = reader.map(Meter::start);
-                Ok(held.told())
+                episode.meter = reader.map(Meter::start);
+                Ok(episode.report())
             }
-            Err(error) => Err(self.give_up(&mut held, &error, at)),
+            Err(error) => Err(self.give_up(&mut episode, &error, at)),
         };
-        state.keep(held);
+        state.keep(episode);
         self.count(state);
         result
     }
 
     /// All faults of this agent's life, oldest first.
     pub fn list(&self) -> Vec<Fault> {
-        self.lock().faults.iter().map(Held::told).collect()
+        self.lock().faults.iter().map(Episode::report).collect()
     }
 
     /// Undoes one fault; one that is undone already is returned unchanged.
     pub fn revert(&self, id: &str, now: impl Fn() -> Moment) -> Result<Fault, Refusal> {
         let mut state = self.lock();
-        let held = state.find(id)?;
-        if held.fault.state != FaultState::Reverted {
-            self.revert_one(held, RevertReason::Requested, now());
+        let episode = state.find(id)?;
+        if episode.fault.state != FaultState::Reverted {
+            self.revert_one(episode, RevertReason::Requested, now());
         }
-        let fault = held.fault.clone();
-        self.count(&state);
+        let fault = episode.fault.clone();
+        self.count(&mut state);
         match &fault.error {
             Some(error) => Err(Refusal::Failed(format!("{id} could not be undone: {error}"))),
             None => Ok(fault),
@@ -187,14 +187,14 @@ impl Engine {
     /// requests are refused, because no agent would undo them.
     pub fn revert_all(&self, reason: RevertReason, now: impl Fn() -> Moment) -> Vec<Fault> {
         let mut state = self.lock();
-        state.ended |= reason == RevertReason::Sigterm;
-        let mut done = Vec::new();
-        for held in state.faults.iter_mut().rev().filter(|held| held.holds()) {
-            self.revert_one(held, reason, now());
-            done.push(held.fault.clone());
+        state.is_ended |= reason == RevertReason::Sigterm;
+        let mut faults = Vec::new();
+        for episode in state.active() {
+            self.revert_one(episode, reason, now());
+            faults.push(episode.fault.clone());
         }
-        self.count(&state);
-        done
+        self.count(&mut state);
+        faults
     }
 
     /// Gives an active fault a new lease from now.
@@ -202,49 +202,48 @@ impl Engine {
         let lease = lease(lease_s)?;
         let mut state = self.lock();
         state.refuse_if_ended()?;
-        let held = state.find(id)?;
-        if held.fault.state != FaultState::Active {
+        let episode = state.find(id)?;
+        if episode.fault.state != FaultState::Active {
             return Err(Refusal::Conflict(format!("{id} is not active any more; inject it again")));
         }
-        if outlasts_the_agent(&held.entry) {
-            let entry = Entry { lease_s, written_at_ms: now.wall_ms, ..held.entry.clone() };
+        if outlasts_the_agent(&episode.entry) {
+            let entry = Entry { lease_s, written_at_ms: now.wall_ms, ..episode.entry.clone() };
             self.journal.write(&entry)?;
-            held.entry = entry;
+            episode.entry = entry;
         }
-        held.fault.lease_s = lease_s;
-        held.lease(lease, now);
-        Ok(held.told())
+        episode.fault.lease_s = lease_s;
+        episode.extend(lease, now);
+        Ok(episode.report())
     }
 
     /// Undoes what is due, the newest first: ended leases, and undos that failed before. Returns
     /// the faults concerned.
     pub fn expire(&self, now: Moment) -> Vec<Fault> {
         let mut state = self.lock();
-        let mut touched = Vec::new();
-        for held in
-            state.faults.iter_mut().rev().filter(|held| held.holds() && held.due <= now.uptime)
-        {
-            let reason = held.reason;
-            self.revert_one(held, reason, now);
-            touched.push(held.fault.clone());
+        let mut faults = Vec::new();
+        for episode in state.active().filter(|episode| episode.due <= now.uptime) {
+            let reason = episode.reason;
+            self.revert_one(episode, reason, now);
+            faults.push(episode.fault.clone());
         }
-        self.count(&state);
-        touched
+        self.count(&mut state);
+        faults
     }
 
     fn kind(&self, name: &str) -> Result<&dyn Kind, Refusal> {
         let Some(kind) = self.kinds.iter().find(|kind| kind.name() == name) else {
-            let known: Vec<_> = self.kinds.iter().map(|kind| kind.name()).collect();
+            let names: Vec<_> = self.kinds.iter().map(|kind| kind.name()).collect();
             return Err(Refusal::Invalid(format!(
                 "unknown kind `{name}`; this agent knows {}",
-                known.join(", ")
+                names.join(", ")
             )));
         };
-        let missing = self.capabilities().find(|(of, what)| *of == name && !what.available);
+        let missing =
+            self.capabilities().find(|(other, capability)| *other == name && !capability.available);
         match missing {
-            Some((_, what)) => Err(Refusal::Unavailable(format!(
+            Some((_, capability)) => Err(Refusal::Unavailable(format!(
                 "this machine cannot inject {name}: {}",
-                what.reason.as_deref().unwrap_or("no reason recorded")
+                capability.reason.as_deref().unwrap_or("no reason recorded")
             ))),
             None => Ok(&**kind),
         }
@@ -271,40 +270,40 @@ impl Engine {
     }
 
     /// Undoes a fault without waiting for a look: its dose is that of the last one.
-    fn revert_one(&self, held: &mut Held, reason: RevertReason, now: Moment) {
-        if let Some(meter) = held.meter.take() {
-            held.fault.dose = Some(meter.stop());
+    fn revert_one(&self, episode: &mut Episode, reason: RevertReason, now: Moment) {
+        if let Some(meter) = episode.meter.take() {
+            episode.fault.dose = Some(meter.stop());
         }
-        let undone = self.undo(&held.entry).and_then(|()| self.journal.remove(&held.entry.id));
-        held.reason = reason;
-        match undone {
+        let result =
+            self.undo(&episode.entry).and_then(|()| self.journal.remove(&episode.entry.id));
+        episode.reason = reason;
+        match result {
             Ok(()) => {
-                held.fault.state = FaultState::Reverted;
-                held.fault.reverted_at_ms = Some(now.wall_ms);
-                held.fault.revert_reason = Some(reason);
-                held.fault.error = None;
+                episode.fault.state = FaultState::Reverted;
+                episode.fault.reverted_at_ms = Some(now.wall_ms);
+                episode.fault.revert_reason = Some(reason);
+                episode.fault.error = None;
             }
             Err(error) => {
-                held.fault.state = FaultState::RevertFailed;
-                held.fault.error = Some(format!("{error:#}"));
-                held.due = now.uptime + RETRY_AFTER;
+                episode.fault.state = FaultState::RevertFailed;
+                episode.fault.error = Some(format!("{error:#}"));
+                episode.due = now.uptime + RETRY_AFTER;
             }
         }
     }
 
-    fn give_up(&self, held: &mut Held, error: &anyhow::Error, now: Moment) -> Refusal {
-        self.revert_one(held, RevertReason::Requested, now);
-        let end = match &held.fault.error {
+    fn give_up(&self, episode: &mut Episode, error: &anyhow::Error, now: Moment) -> Refusal {
+        self.revert_one(episode, RevertReason::Requested, now);
+        let end = match &episode.fault.error {
             None => "what was done of it is undone".to_owned(),
             Some(undo) => format!("and its undo failed too, it will be tried again: {undo}"),
         };
-        Refusal::Failed(format!("{} was not injected: {error:#}; {end}", held.fault.kind))
+        Refusal::Failed(format!("{} was not injected: {error:#}; {end}", episode.fault.kind))
     }
 
-    fn count(&self, state: &State) {
-        let is_fault = |held: &&Held| held.holds() && holds::of(&held.entry.kind).is_none();
-        let count = state.faults.iter().filter(is_fault).count();
-        self.held.store(count, Ordering::Relaxed);
+    fn count(&self, state: &mut State) {
+        let faults = state.active().filter(|episode| holds::of(&episode.entry.kind).is_none());
+        self.held.store(faults.count(), Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -321,48 +320,51 @@ impl State {
     }
 
     fn refuse_if_ended(&self) -> Result<(), Refusal> {
-        if self.ended {
-            let why = "the agent was told to end and has undone all faults; ask the next one";
-            return Err(Refusal::Conflict(why.into()));
+        if self.is_ended {
+            let reason = "the agent was told to end and has undone all faults; ask the next one";
+            return Err(Refusal::Conflict(reason.into()));
         }
         Ok(())
     }
 
-    fn refuse_if_held(&self, resource: &str) -> Result<(), Refusal> {
-        match self.faults.iter().find(|held| held.holds() && held.entry.resource == resource) {
+    /// Episodes in force, the newest first.
+    fn active(&mut self) -> impl Iterator<Item = &mut Episode> {
+        self.faults.iter_mut().rev().filter(|episode| episode.holds())
+    }
+
+    fn refuse_if_held(&mut self, resource: &str) -> Result<(), Refusal> {
+        match self.active().find(|episode| episode.entry.resource == resource) {
             None => Ok(()),
-            Some(other) => Err(Refusal::Conflict(format!(
+            Some(holder) => Err(Refusal::Conflict(format!(
                 "{} {} holds `{resource}`; revert it first",
-                other.fault.kind, other.fault.id
+                holder.fault.kind, holder.fault.id
             ))),
         }
     }
 
-    fn find(&mut self, id: &str) -> Result<&mut Held, Refusal> {
-        self.faults
-            .iter_mut()
-            .find(|held| held.fault.id == id)
-            .ok_or_else(|| Refusal::Unknown(format!("this agent knows no fault `{id}`")))
+    fn find(&mut self, id: &str) -> Result<&mut Episode, Refusal> {
+        let episode = self.faults.iter_mut().find(|episode| episode.fault.id == id);
+        episode.ok_or_else(|| Refusal::Unknown(format!("this agent knows no fault `{id}`")))
     }
 
     /// Replaces the fault with the same id; a fault that was never in force is not kept.
-    fn keep(&mut self, held: Held) {
-        let id = &held.fault.id;
-        match self.faults.iter_mut().find(|one| one.fault.id == *id) {
-            Some(old) => *old = held,
-            None if held.holds() => self.faults.push(held),
+    fn keep(&mut self, episode: Episode) {
+        let id = &episode.fault.id;
+        match self.faults.iter_mut().find(|other| other.fault.id == *id) {
+            Some(old) => *old = episode,
+            None if episode.holds() => self.faults.push(episode),
             None => {}
         }
         if self.faults.len() > REMEMBERED_MAX {
-            if let Some(oldest) = self.faults.iter().position(|held| !held.holds()) {
+            if let Some(oldest) = self.faults.iter().position(|episode| !episode.holds()) {
                 self.faults.remove(oldest);
             }
         }
     }
 }
 
-impl Held {
-    fn new(entry: Entry, now: Moment, reason: RevertReason) -> Held {
+impl Episode {
+    fn new(entry: Entry, now: Moment, reason: RevertReason) -> Episode {
         let fault = Fault {
             id: entry.id.clone(),
             kind: entry.kind.clone(),
@@ -376,18 +378,18 @@ impl Held {
             error: None,
             dose: None,
         };
-        Held { fault, entry, due: now.uptime, reason, meter: None }
+        Episode { fault, entry, due: now.uptime, reason, meter: None }
     }
 
-    fn lease(&mut self, lease: Duration, now: Moment) {
+    fn extend(&mut self, lease: Duration, now: Moment) {
         self.due = now.uptime + lease;
         self.fault.expires_at_ms = now.wall_ms + lease.as_millis() as u64;
     }
 
     /// The fault as the API returns it.
-    fn told(&self) -> Fault {
-        let measured = self.meter.as_ref().map(Meter::dose);
-        Fault { dose: measured.or_else(|| self.fault.dose.clone()), ..self.fault.clone() }
+    fn report(&self) -> Fault {
+        let dose = self.meter.as_ref().map(Meter::dose);
+        Fault { dose: dose.or_else(|| self.fault.dose.clone()), ..self.fault.clone() }
     }
 
     fn holds(&self) -> bool {

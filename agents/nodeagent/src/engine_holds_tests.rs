@@ -10,8 +10,8 @@ fn in_force(bench: &Bench) -> BTreeMap<String, String> {
 
 /// Sets them for 5 s, and returns the id by which they are held.
 fn set(bench: &Bench, mode: &str, at_s: u64) -> String {
-    let (_, held) = bench.engine.set_settings(&settings(mode), 5.0, || at(at_s)).unwrap();
-    held.unwrap().id
+    let (_, fault) = bench.engine.set_settings(&settings(mode), 5.0, || at(at_s)).unwrap();
+    fault.unwrap().id
 }
 
 #[test]
@@ -21,8 +21,8 @@ fn settings_whose_lease_ends_are_what_they_were_before() {
     assert_eq!(in_force(&bench), settings("a"));
     assert_eq!(journalled(&bench), 1);
     assert!(bench.engine.expire(at(4)).is_empty());
-    let ended = bench.engine.expire(at(5));
-    assert_eq!(ended[0].revert_reason, Some(RevertReason::Lease));
+    let faults = bench.engine.expire(at(5));
+    assert_eq!(faults[0].revert_reason, Some(RevertReason::Lease));
     assert_eq!((in_force(&bench), journalled(&bench)), (BTreeMap::new(), 0));
 }
 
@@ -75,21 +75,21 @@ fn a_restarted_agent_goes_on_with_settings_until_their_lease_ends() {
     let bench = bench();
     let id = set(&bench, "a", 0);
     bench.engine.renew(&id, 6.0, at(3)).unwrap();
-    let restarted = |at_s| {
+    let restart = |at_s| {
         let (engine, _) = engine_in(bench.directory.path());
         engine.replay(at(at_s)).unwrap();
         (engine.list().swap_remove(0), engine)
     };
-    let (kept, successor) = restarted(4);
+    let (fault, successor) = restart(4);
     assert_eq!(
-        (kept.id, kept.state, kept.expires_at_ms),
+        (fault.id, fault.state, fault.expires_at_ms),
         (id.clone(), FaultState::Active, at(9).wall_ms)
     );
     assert_eq!(in_force(&bench), settings("a"));
     assert!(successor.renew(&id, 5.0, at(5)).is_ok());
     assert!(successor.expire(at(9)).is_empty());
-    let (late, _) = restarted(10);
-    assert_eq!(late.revert_reason, Some(RevertReason::Restart));
+    let (fault, _) = restart(10);
+    assert_eq!(fault.revert_reason, Some(RevertReason::Restart));
     assert_eq!((in_force(&bench), journalled(&bench)), (BTreeMap::new(), 0));
 }
 
@@ -137,6 +137,6 @@ fn a_role_that_a_fault_holds_is_neither_stopped_nor_started_nor_set() {
 #[test]
 fn a_service_that_does_not_run_is_not_held() {
     let bench = bench();
-    let held = bench.engine.stop_service(5.0, || at(0)).unwrap();
-    assert_eq!((held, journalled(&bench)), (None, 0));
+    let fault = bench.engine.stop_service(5.0, || at(0)).unwrap();
+    assert_eq!((fault, journalled(&bench)), (None, 0));
 }

@@ -59,9 +59,9 @@ impl Drop for Gated {
 
 /// Has the next fault measured by a gated reader: what it says, and what lets it go on.
 fn gated(bench: &Bench) -> (Receiver<&'static str>, Sender<()>) {
-    let ((looks, told), (let_go_on, go_on)) = (channel(), channel());
-    bench.script.lock().unwrap().reader = Some(Gated { looks, go_on });
-    (told, let_go_on)
+    let ((sender, looks), (go_on, receiver)) = (channel(), channel());
+    bench.script.lock().unwrap().reader = Some(Gated { looks: sender, go_on: receiver });
+    (looks, go_on)
 }
 
 struct Scripted {
@@ -124,8 +124,8 @@ impl FaultKind for Scripted {
 
     fn dose_reader(&self, _machine: &Arc<Machine>, _record: &Record) -> Box<dyn DoseReader> {
         let (looks, go_on) = (channel().0, channel().1);
-        let shut = Gated { looks, go_on };
-        Box::new(self.script.lock().unwrap().reader.take().unwrap_or(shut))
+        let gate = Gated { looks, go_on };
+        Box::new(self.script.lock().unwrap().reader.take().unwrap_or(gate))
     }
 }
 
@@ -180,9 +180,9 @@ fn the_undo_record_is_on_disk_before_the_injection_and_gone_after_the_undo() {
     let fault = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
     assert_eq!(bench.script.lock().unwrap().journal_at_injection, Some(true));
     assert_eq!((journalled(&bench), bench.engine.active()), (1, 1));
-    let reverted = bench.engine.revert(&fault.id, || at(1)).unwrap();
-    assert_eq!(reverted.state, FaultState::Reverted);
-    assert_eq!(reverted.revert_reason, Some(RevertReason::Requested));
+    let fault = bench.engine.revert(&fault.id, || at(1)).unwrap();
+    assert_eq!(fault.state, FaultState::Reverted);
+    assert_eq!(fault.revert_reason, Some(RevertReason::Requested));
     assert_eq!((journalled(&bench), bench.engine.active()), (0, 0));
 }
 
@@ -211,8 +211,8 @@ fn a_lease_ends_when_it_is_due_and_not_before() {
     let bench = bench();
     bench.engine.inject(&request("a", 5.0), || at(10)).unwrap();
     assert!(bench.engine.expire(at(14)).is_empty());
-    let ended = bench.engine.expire(at(15));
-    assert_eq!(ended[0].revert_reason, Some(RevertReason::Lease));
+    let faults = bench.engine.expire(at(15));
+    assert_eq!(faults[0].revert_reason, Some(RevertReason::Lease));
     assert!(bench.engine.expire(at(16)).is_empty());
 }
 
@@ -220,8 +220,8 @@ fn a_lease_ends_when_it_is_due_and_not_before() {
 fn a_renewed_lease_counts_from_the_renewal() {
     let bench = bench();
     let fault = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
-    let renewed = bench.engine.renew(&fault.id, 5.0, at(4)).unwrap();
-    assert_eq!(renewed.expires_at_ms, at(9).wall_ms);
+    let fault = bench.engine.renew(&fault.id, 5.0, at(4)).unwrap();
+    assert_eq!(fault.expires_at_ms, at(9).wall_ms);
     assert!(bench.engine.expire(at(8)).is_empty());
     assert_eq!(bench.engine.expire(at(9)).len(), 1);
     let error = bench.engine.renew(&fault.id, 5.0, at(9)).unwrap_err();
@@ -309,8 +309,8 @@ fn a_restarted_agent_undoes_what_its_predecessor_left() {
     let (successor, script) = engine_in(bench.directory.path());
     assert!(successor.replay(at(0)).unwrap().is_empty());
     assert_eq!(script.lock().unwrap().calls, ["undo"]);
-    let left = &successor.list()[0];
-    assert_eq!((&left.id, left.revert_reason), (&fault.id, Some(RevertReason::Restart)));
+    let old = &successor.list()[0];
+    assert_eq!((&old.id, old.revert_reason), (&fault.id, Some(RevertReason::Restart)));
     assert_eq!(journalled(&bench), 0);
 }
 
@@ -319,20 +319,20 @@ fn a_record_that_nothing_can_be_undone_with_is_set_aside_and_holds_nothing() {
     let bench = bench();
     let fault = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
     let journal = Journal::open(bench.directory.path().join("state/journal")).unwrap();
-    let (mut left, _) = journal.entries(|_| Ok(())).unwrap();
-    let good = left.swap_remove(0);
+    let (mut entries, _) = journal.entries(|_| Ok(())).unwrap();
+    let entry = entries.swap_remove(0);
     let strange = |id: &str, kind: &str| Entry {
         id: id.into(),
         kind: kind.into(),
         record: json!({ "no": "id" }),
-        ..good.clone()
+        ..entry.clone()
     };
     journal.write(&strange("e1", "test.scripted")).unwrap();
     journal.write(&strange("e2", "net.unheard_of")).unwrap();
     let (successor, _) = engine_in(bench.directory.path());
-    let broken = successor.replay(at(0)).unwrap().join(" ");
+    let messages = successor.replay(at(0)).unwrap().join(" ");
     for word in ["e1.json", "test.scripted", "e2.json", "net.unheard_of"] {
-        assert!(broken.contains(word), "{broken}");
+        assert!(messages.contains(word), "{messages}");
     }
     assert_eq!(successor.list().len(), 1);
     assert_eq!(successor.list()[0].id, fault.id);
@@ -346,8 +346,8 @@ fn all_faults_are_undone_the_newest_first() {
     let ids: Vec<String> = ["a", "b", "c"]
         .map(|place| bench.engine.inject(&request(place, 5.0), || at(0)).unwrap().id)
         .to_vec();
-    let undone = bench.engine.revert_all(RevertReason::Sigterm, || at(1));
-    let order: Vec<&String> = undone.iter().map(|fault| &fault.id).collect();
+    let faults = bench.engine.revert_all(RevertReason::Sigterm, || at(1));
+    let order: Vec<&String> = faults.iter().map(|fault| &fault.id).collect();
     assert_eq!(order, ids.iter().rev().collect::<Vec<_>>());
     assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "ids grow: {ids:?}");
 }
@@ -363,43 +363,43 @@ fn an_unknown_kind_is_refused_with_those_that_are_known() {
 #[test]
 fn what_a_fault_did_is_told_while_it_is_held_and_kept_once_it_is_undone() {
     let bench = bench();
-    let (told, let_go_on) = gated(&bench);
+    let (looks, go_on) = gated(&bench);
     let fault = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
     let dose = fault.dose.unwrap();
     assert_eq!((dose.asked, dose.samples), (Some(2.0), 0));
-    assert_eq!(told.recv().unwrap(), "look");
-    let_go_on.send(()).unwrap();
+    assert_eq!(looks.recv().unwrap(), "look");
+    go_on.send(()).unwrap();
     // The second look begins when the first is told of.
-    assert_eq!(told.recv().unwrap(), "look");
+    assert_eq!(looks.recv().unwrap(), "look");
     let dose = bench.engine.list()[0].dose.clone().unwrap();
     assert_eq!((dose.asked, dose.samples), (Some(2.0), 1));
     assert_eq!((dose.unit.as_str(), dose.bit), ("looks", None));
-    let undone = bench.engine.revert(&fault.id, || at(1)).unwrap();
-    assert_eq!(undone.dose, Some(dose));
+    let fault = bench.engine.revert(&fault.id, || at(1)).unwrap();
+    assert_eq!(fault.dose, Some(dose));
 }
 
 #[test]
 fn an_undo_waits_for_no_look_and_what_that_finds_late_is_thrown_away() {
     let bench = bench();
-    let (told, let_go_on) = gated(&bench);
+    let (looks, go_on) = gated(&bench);
     let fault = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
-    assert_eq!(told.recv().unwrap(), "look");
-    let undone = bench.engine.revert(&fault.id, || at(1)).unwrap();
-    assert_eq!(undone.state, FaultState::Reverted);
-    let_go_on.send(()).unwrap();
-    assert_eq!(told.recv().unwrap(), "gone");
+    assert_eq!(looks.recv().unwrap(), "look");
+    let fault = bench.engine.revert(&fault.id, || at(1)).unwrap();
+    assert_eq!(fault.state, FaultState::Reverted);
+    go_on.send(()).unwrap();
+    assert_eq!(looks.recv().unwrap(), "gone");
     assert_eq!(bench.engine.list()[0].dose.as_ref().unwrap().samples, 0);
 }
 
 #[test]
 fn a_look_that_fails_is_told_and_hinders_nothing() {
     let bench = bench();
-    let (told, let_go_on) = gated(&bench);
+    let (looks, go_on) = gated(&bench);
     let fault = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
-    drop(let_go_on);
-    assert_eq!([told.recv().unwrap(), told.recv().unwrap()], ["look"; 2]);
-    let undone = bench.engine.revert(&fault.id, || at(1)).unwrap();
-    assert!(undone.dose.unwrap().problem.is_some());
+    drop(go_on);
+    assert_eq!([looks.recv().unwrap(), looks.recv().unwrap()], ["look"; 2]);
+    let fault = bench.engine.revert(&fault.id, || at(1)).unwrap();
+    assert!(fault.dose.unwrap().problem.is_some());
 }
 
 #[test]

@@ -60,13 +60,13 @@ impl Buffer {
 
     /// Settles the last batch.
     pub fn settle(&mut self, outcome: Outcome) {
-        let sent = std::mem::take(&mut self.sending);
+        let count = std::mem::take(&mut self.sending);
         match outcome {
             Outcome::Away => return self.drop_oldest(),
-            Outcome::Delivered => self.counts.delivered += sent as u64,
-            Outcome::Rejected => self.counts.rejected += sent as u64,
+            Outcome::Delivered => self.counts.delivered += count as u64,
+            Outcome::Rejected => self.counts.rejected += count as u64,
         }
-        self.lines.drain(..sent);
+        self.lines.drain(..count);
     }
 
     /// Drops the oldest line that is not under way.

@@ -74,18 +74,18 @@ fn run_once(arguments: &[String], signals: &SigSet, asked_to_end: &mut bool) -> 
 
 /// Reaps ended processes, and continues a stopped agent. Returns the agent's exit code if it ended.
 fn reap(agent: Pid) -> Option<i32> {
-    let mut ended = None;
+    let mut status = None;
     loop {
         match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
-            Ok(WaitStatus::Exited(pid, code)) if pid == agent => ended = Some(code),
+            Ok(WaitStatus::Exited(pid, code)) if pid == agent => status = Some(code),
             Ok(WaitStatus::Signaled(pid, signal, _)) if pid == agent => {
-                ended = Some(128 + signal as i32)
+                status = Some(128 + signal as i32)
             }
             Ok(WaitStatus::Stopped(pid, _)) if pid == agent => {
                 // It may have been killed meanwhile; then SIGCHLD follows.
                 let _ = kill(agent, Signal::SIGCONT);
             }
-            Ok(WaitStatus::StillAlive) | Err(_) => return ended,
+            Ok(WaitStatus::StillAlive) | Err(_) => return status,
             Ok(_) => {}
         }
     }

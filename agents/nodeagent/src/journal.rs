@@ -26,10 +26,10 @@ pub struct Entry {
 
 impl Entry {
     /// Rest of its lease at this Unix time, at most the whole lease.
-    pub fn left(&self, wall_ms: u64) -> Duration {
+    pub fn time_left(&self, wall_ms: u64) -> Duration {
         let ends_at_ms = self.written_at_ms.saturating_add((self.lease_s * 1e3) as u64);
-        let left = Duration::from_millis(ends_at_ms.saturating_sub(wall_ms));
-        left.min(Duration::from_secs_f64(LEASE_S_MAX))
+        let rest = Duration::from_millis(ends_at_ms.saturating_sub(wall_ms));
+        rest.min(Duration::from_secs_f64(LEASE_S_MAX))
     }
 }
 
@@ -88,16 +88,18 @@ impl Journal {
     }
 
     /// Sets a file aside; returns a message about it.
-    fn set_aside(&self, file: &Path, why: &anyhow::Error) -> String {
+    fn set_aside(&self, file: &Path, cause: &anyhow::Error) -> String {
         let folder = self.directory.join(SET_ASIDE);
         let place = folder.join(file.file_name().unwrap_or_default());
-        let moved = fs::create_dir_all(&folder)
+        let result = fs::create_dir_all(&folder)
             .and_then(|()| fs::rename(file, &place))
             .and_then(|()| self.sync());
         let file = file.display();
-        match moved {
-            Ok(()) => format!("the undo record {file} is set aside in {SET_ASIDE}: {why:#}"),
-            Err(error) => format!("the undo record {file} cannot be set aside ({error}): {why:#}"),
+        match result {
+            Ok(()) => format!("the undo record {file} is set aside in {SET_ASIDE}: {cause:#}"),
+            Err(error) => {
+                format!("the undo record {file} cannot be set aside ({error}): {cause:#}")
+            }
         }
     }
 
@@ -130,9 +132,9 @@ fn write_synced(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 fn read_entry(file: &Path) -> Result<Entry> {
-    let what = fs::symlink_metadata(file)?;
+    let metadata = fs::symlink_metadata(file)?;
     ensure!(
-        what.is_file() && what.len() <= RECORD_BYTES_MAX,
+        metadata.is_file() && metadata.len() <= RECORD_BYTES_MAX,
         "a file of at most {RECORD_BYTES_MAX} bytes expected"
     );
     let entry: Entry = serde_json::from_slice(&fs::read(file)?)?;
@@ -170,8 +172,8 @@ mod tests {
         let journal = Journal::open(directory.path().join("journal")).unwrap();
         journal.write(&entry("f2")).unwrap();
         journal.write(&entry("f1")).unwrap();
-        let again = Journal::open(directory.path().join("journal")).unwrap();
-        assert_eq!(ids(&again), ["f1", "f2"]);
+        let successor = Journal::open(directory.path().join("journal")).unwrap();
+        assert_eq!(ids(&successor), ["f1", "f2"]);
     }
 
     #[test]

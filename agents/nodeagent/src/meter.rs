@@ -22,17 +22,17 @@ pub struct Meter {
 }
 
 struct Shared {
-    found: Mutex<Found>,
+    progress: Mutex<Progress>,
     over: Condvar,
 }
 
 #[derive(Default)]
-struct Found {
+struct Progress {
     stopped: bool,
     reading: Reading,
     looks: u64,
     /// Time of the last look's end since the beginning.
-    held: Duration,
+    elapsed: Duration,
     problem: Option<String>,
 }
 
@@ -40,13 +40,13 @@ impl Meter {
     /// Starts looking.
     pub fn start((scale, reader): (Scale, Box<dyn DoseReader>)) -> Meter {
         let shared = Arc::new(Shared {
-            found: Mutex::new(Found { reading: reader.reading(), ..Found::default() }),
+            progress: Mutex::new(Progress { reading: reader.reading(), ..Progress::default() }),
             over: Condvar::new(),
         });
-        let of_thread = shared.clone();
-        let started =
-            thread::Builder::new().name("dose".into()).spawn(move || watch(&of_thread, reader));
-        if let Err(error) = started {
+        let thread_shared = shared.clone();
+        let result =
+            thread::Builder::new().name("dose".into()).spawn(move || watch(&thread_shared, reader));
+        if let Err(error) = result {
             shared.lock().problem = Some(format!("no thread to measure with: {error}"));
         }
         Meter { shared, scale }
@@ -54,16 +54,16 @@ impl Meter {
 
     /// The dose so far.
     pub fn dose(&self) -> Dose {
-        let found = self.shared.lock();
+        let progress = self.shared.lock();
         Dose {
-            asked: found.reading.asked,
-            measured: found.reading.measured,
+            asked: progress.reading.asked,
+            measured: progress.reading.measured,
             unit: self.scale.unit.into(),
             how: self.scale.how.into(),
-            bit: found.reading.bit,
-            samples: found.reading.samples.unwrap_or(found.looks),
-            seconds: found.reading.seconds.unwrap_or(found.held.as_secs_f64()),
-            problem: found.problem.clone(),
+            bit: progress.reading.bit,
+            samples: progress.reading.samples.unwrap_or(progress.looks),
+            seconds: progress.reading.seconds.unwrap_or(progress.elapsed.as_secs_f64()),
+            problem: progress.problem.clone(),
         }
     }
 
@@ -76,28 +76,28 @@ impl Meter {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Found> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn watch(shared: &Shared, mut reader: Box<dyn DoseReader>) {
-    let began = Instant::now();
+    let start = Instant::now();
     let mut pause = SECOND_LOOK_AFTER;
     loop {
-        let looked = reader.look(began.elapsed());
-        let mut found = shared.lock();
-        if found.stopped {
+        let result = reader.look(start.elapsed());
+        let mut progress = shared.lock();
+        if progress.stopped {
             return;
         }
-        if looked.is_ok() {
-            found.looks += 1;
-            found.held = began.elapsed();
+        if result.is_ok() {
+            progress.looks += 1;
+            progress.elapsed = start.elapsed();
         }
-        found.problem = looked.err().map(|error| format!("{error:#}"));
-        found.reading = reader.reading();
-        let waited = shared.over.wait_timeout_while(found, pause, |found| !found.stopped);
-        if waited.unwrap_or_else(PoisonError::into_inner).0.stopped {
+        progress.problem = result.err().map(|error| format!("{error:#}"));
+        progress.reading = reader.reading();
+        let wait = shared.over.wait_timeout_while(progress, pause, |progress| !progress.stopped);
+        if wait.unwrap_or_else(PoisonError::into_inner).0.stopped {
             return;
         }
         pause = LOOK_EVERY;

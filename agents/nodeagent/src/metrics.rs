@@ -35,7 +35,7 @@ pub struct Gauges {
 pub fn read_counters(cgroups: &Cgroups, interface: Option<&str>, uptime: Duration) -> Counters {
     let (net_rx_bytes, net_tx_bytes) = interface
         .and_then(traffic)
-        .map_or((None, None), |seen| (Some(seen.rx_bytes), Some(seen.tx_bytes)));
+        .map_or((None, None), |counters| (Some(counters.rx_bytes), Some(counters.tx_bytes)));
     let disk =
         cgroups.disk.as_ref().ok().and_then(|disk| disk_bytes(cgroups.unified, &disk.machine));
     let cpu = cgroups.cpu.as_ref().ok();
@@ -54,27 +54,27 @@ pub fn read_counters(cgroups: &Cgroups, interface: Option<&str>, uptime: Duratio
 /// Memory in use without the page cache that can go at once.
 pub fn memory_mb(cgroups: &Cgroups) -> Option<f64> {
     let directory = cgroups.memory.as_ref()?;
-    let (used, inactive) = if cgroups.unified {
+    let (usage, inactive) = if cgroups.unified {
         ("memory.current", "inactive_file")
     } else {
         ("memory.usage_in_bytes", "total_inactive_file")
     };
-    let used: f64 = read(&directory.join(used)).ok()?.trim().parse().ok()?;
+    let usage: f64 = read(&directory.join(usage)).ok()?.trim().parse().ok()?;
     let statistics = read(&directory.join("memory.stat")).ok()?;
-    Some((used - number_of(&statistics, inactive).unwrap_or(0) as f64).max(0.0) / 1e6)
+    Some((usage - number_of(&statistics, inactive).unwrap_or(0) as f64).max(0.0) / 1e6)
 }
 
 /// The `host` point of the interval between two looks.
 pub fn host_line(config: &Config, before: &Counters, after: &Counters, gauges: &Gauges) -> String {
     let elapsed_s = (after.uptime.saturating_sub(before.uptime)).as_secs_f64().max(1e-3);
-    let rate = |of: fn(&Counters) -> Option<u64>| {
-        Some(of(after)?.saturating_sub(of(before)?) as f64 / elapsed_s)
+    let rate = |get: fn(&Counters) -> Option<u64>| {
+        Some(get(after)?.saturating_sub(get(before)?) as f64 / elapsed_s)
     };
     let cores = after.cpu_s.zip(before.cpu_s).map(|(after, before)| (after - before) / elapsed_s);
     let throttled =
         before.periods.iter().zip(&after.periods).filter_map(|(b, a)| share((*b)?, (*a)?));
-    let megabits = |of: fn(&Counters) -> Option<u64>| rate(of).map(|bytes| bytes * 8.0 / 1e6);
-    let megabytes = |of: fn(&Counters) -> Option<u64>| rate(of).map(|bytes| bytes / 1e6);
+    let megabits = |get: fn(&Counters) -> Option<u64>| rate(get).map(|bytes| bytes * 8.0 / 1e6);
+    let megabytes = |get: fn(&Counters) -> Option<u64>| rate(get).map(|bytes| bytes / 1e6);
     let figures = [
         ("cpu_percent", cores.map(|cores| 100.0 * cores / gauges.cap_cores)),
         ("cpu_cores", cores),

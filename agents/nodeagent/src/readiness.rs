@@ -3,8 +3,7 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -13,42 +12,40 @@ use tokio::task::spawn_blocking;
 use wire::agent::ServiceState;
 
 use crate::machine::processes::own_program;
+use crate::machine::role::Started;
 use crate::machine::{processes, Machine};
 
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// The probe and its last result.
+/// The probe, and the start of the role that was ready when it was asked last.
 #[derive(Debug)]
 pub struct Readiness {
     program: PathBuf,
-    ready: AtomicBool,
+    ready: Mutex<Option<Started>>,
     one_at_a_time: tokio::sync::Mutex<()>,
 }
 
 impl Readiness {
     /// Starts not ready, until a check succeeds.
     pub fn new(program: PathBuf) -> Readiness {
-        Readiness {
-            program,
-            ready: AtomicBool::new(false),
-            one_at_a_time: tokio::sync::Mutex::new(()),
-        }
+        Readiness { program, ready: Mutex::new(None), one_at_a_time: tokio::sync::Mutex::new(()) }
     }
 
-    /// The last result.
-    pub fn last(&self) -> bool {
-        self.ready.load(Ordering::Relaxed)
+    /// True if the last result is of this start of the role, and says that it is ready.
+    pub fn last(&self, started: Option<Started>) -> bool {
+        started.is_some() && *self.ready.lock().unwrap_or_else(PoisonError::into_inner) == started
     }
 
     /// Asks now. A role that does not run is not asked; one without a probe is ready when it runs.
     pub async fn check(&self, machine: &Arc<Machine>) -> bool {
         let _turn = self.one_at_a_time.lock().await;
-        let asked = machine.clone();
+        let shared = machine.clone();
         // The role may be in the midst of a stop, which takes seconds.
-        let service = spawn_blocking(move || asked.role.service()).await;
-        let runs = matches!(service, Ok(ServiceState::Running));
+        let state = spawn_blocking(move || (shared.role.started(), shared.role.service())).await;
+        let (started, service) = state.unwrap_or((None, ServiceState::Stopped));
+        let runs = service == ServiceState::Running;
         let ready = runs && (!self.program.is_file() || self.probe(machine).await);
-        self.ready.store(ready, Ordering::Relaxed);
+        *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = started.filter(|_| ready);
         ready
     }
 

@@ -15,7 +15,7 @@ use crate::store::{Booked, Request, Row, Store, LOTS};
 
 /// A record, as far as it is needed here.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Asked {
+pub struct Invocation {
     id: i32,
     number: i64,
     method: Method,
@@ -25,15 +25,15 @@ pub struct Asked {
 /// Differences; all but the first are 0 where each change was made once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Findings {
-    /// Changes that clients were told to have been made.
+    /// Changes that were reported to clients.
     pub changes: usize,
     /// Requests whose change was made more than once.
     pub twice: usize,
-    /// Changes that a client was told of and that were not made.
+    /// Changes that were reported to a client and not made.
     pub missing: usize,
-    /// Changes that were made and that no client asked for.
+    /// Changes that were made and not requested.
     pub unasked: usize,
-    /// Clients whose car is not where the changes that were made leave it.
+    /// Clients whose car is not where their changes leave it.
     pub astray: usize,
 }
 
@@ -41,43 +41,43 @@ pub struct Findings {
 pub async fn audit(database: &str, records: &Path) -> Result<Findings> {
     let text = std::fs::read_to_string(records)
         .with_context(|| format!("cannot read {}", records.display()))?;
-    let parsed: Result<Vec<Asked>, _> = text.lines().map(serde_json::from_str).collect();
-    let asked = parsed.with_context(|| format!("{}: expected records", records.display()))?;
+    let lines: Result<Vec<Invocation>, _> = text.lines().map(serde_json::from_str).collect();
+    let invocations = lines.with_context(|| format!("{}: expected records", records.display()))?;
     let store = Store::open(database).await?;
-    let booked = store.booked(&clients(&asked)).await?;
-    Ok(findings(&asked, &booked))
+    let bookings = store.booked(&clients(&invocations)).await?;
+    Ok(findings(&invocations, &bookings))
 }
 
-fn clients(asked: &[Asked]) -> Vec<i32> {
-    let mut found: Vec<i32> = asked.iter().map(|one| one.id).collect();
-    found.sort_unstable();
-    found.dedup();
-    found
+fn clients(invocations: &[Invocation]) -> Vec<i32> {
+    let mut ids: Vec<i32> = invocations.iter().map(|invocation| invocation.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
 }
 
 /// Differences between the records and the database.
-pub fn findings(asked: &[Asked], booked: &Booked) -> Findings {
-    let mut made: HashMap<Request, usize> = HashMap::new();
+pub fn findings(invocations: &[Invocation], booked: &Booked) -> Findings {
+    let mut counts: HashMap<Request, usize> = HashMap::new();
     for row in &booked.rows {
-        *made.entry(row.request).or_default() += 1;
+        *counts.entry(row.request).or_default() += 1;
     }
-    let twice = made.values().filter(|count| **count > 1).count();
-    let mut found = Findings { twice, ..Findings::default() };
-    for one in asked.iter().filter(|one| !one.method.is_read()) {
-        let request = Request { client: one.id, number: one.number };
-        let is_made = made.remove(&request).is_some();
+    let twice = counts.values().filter(|count| **count > 1).count();
+    let mut result = Findings { twice, ..Findings::default() };
+    for invocation in invocations.iter().filter(|invocation| !invocation.method.is_read()) {
+        let request = Request { client: invocation.id, number: invocation.number };
+        let is_made = counts.remove(&request).is_some();
         // Of a call that was given up or went wrong the client knows nothing: made or not.
-        if one.outcome == "ok" {
-            found.changes += 1;
-            found.missing += usize::from(!is_made);
+        if invocation.outcome == "ok" {
+            result.changes += 1;
+            result.missing += usize::from(!is_made);
         }
     }
-    found.unasked = made.len();
-    found.astray = clients(asked)
+    result.unasked = counts.len();
+    result.astray = clients(invocations)
         .iter()
         .filter(|client| car_of(**client, booked) != left_by(**client, &booked.rows))
         .count();
-    found
+    result
 }
 
 /// Lot and level of the client's car.
@@ -91,12 +91,12 @@ fn left_by(client: i32, rows: &[Row]) -> Option<(i32, i32)> {
     let mut car = None;
     for row in rows.iter().filter(|row| row.request.client == client) {
         let (_, lowest, highest, _) = LOTS.into_iter().find(|lot| lot.0 == row.lot)?;
-        let moved =
+        let shift =
             |by: i32| move |(lot, level): (i32, i32)| (lot, (level + by).clamp(lowest, highest));
         car = match row.what.as_str() {
             "enter" => Some((row.lot, lowest)),
-            "up" => car.map(moved(1)),
-            "down" => car.map(moved(-1)),
+            "up" => car.map(shift(1)),
+            "down" => car.map(shift(-1)),
             _ => None,
         };
     }
@@ -109,8 +109,8 @@ mod tests {
 
     const CLIENT: i32 = 7;
 
-    fn asked(number: i64, method: Method, outcome: &str) -> Asked {
-        Asked { id: CLIENT, number, method, outcome: outcome.to_owned() }
+    fn invocation(number: i64, method: Method, outcome: &str) -> Invocation {
+        Invocation { id: CLIENT, number, method, outcome: outcome.to_owned() }
     }
 
     fn row(number: i64, what: &str) -> Row {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     /// A car that entered lot 3, went up and down again, and left.
-    fn sound() -> (Vec<Asked>, Booked) {
+    fn sound() -> (Vec<Invocation>, Booked) {
         let methods = [
             Method::EnterLot,
             Method::MoveUpLevel,
@@ -126,61 +126,62 @@ mod tests {
             Method::MoveDownLevel,
             Method::ExitLot,
         ];
-        let told = (0..).zip(methods).map(|(number, method)| asked(number, method, "ok"));
+        let invocations =
+            (0..).zip(methods).map(|(number, method)| invocation(number, method, "ok"));
         let rows = [(0, "enter"), (1, "up"), (3, "down"), (4, "exit")];
         let rows = rows.iter().map(|(number, what)| row(*number, what)).collect();
-        (told.collect(), Booked { rows, cars: Vec::new() })
+        (invocations.collect(), Booked { rows, cars: Vec::new() })
     }
 
     #[test]
     fn changes_that_were_made_once_leave_nothing_to_say() {
-        let (asked, booked) = sound();
+        let (invocations, booked) = sound();
         let expected = Findings { changes: 4, ..Findings::default() };
-        assert_eq!(findings(&asked, &booked), expected);
+        assert_eq!(findings(&invocations, &booked), expected);
     }
 
     #[test]
     fn an_exit_that_was_made_twice_is_seen() {
-        let (asked, mut booked) = sound();
+        let (invocations, mut booked) = sound();
         booked.rows.push(row(4, "exit"));
-        assert_eq!(findings(&asked, &booked).twice, 1);
+        assert_eq!(findings(&invocations, &booked).twice, 1);
     }
 
     #[test]
     fn a_change_that_was_promised_and_not_made_is_seen() {
-        let (asked, mut booked) = sound();
+        let (invocations, mut booked) = sound();
         booked.rows.pop();
         booked.cars.push((CLIENT, 3, 1));
-        let found = findings(&asked, &booked);
-        assert_eq!((found.missing, found.astray), (1, 0));
+        let result = findings(&invocations, &booked);
+        assert_eq!((result.missing, result.astray), (1, 0));
     }
 
     #[test]
     fn a_change_that_nobody_asked_for_is_seen() {
-        let (asked, mut booked) = sound();
+        let (invocations, mut booked) = sound();
         booked.rows.push(row(2, "enter")); // number 2 was a read
         booked.cars.push((CLIENT, 3, 1));
-        assert_eq!(findings(&asked, &booked).unasked, 1);
+        assert_eq!(findings(&invocations, &booked).unasked, 1);
     }
 
     #[test]
     fn a_car_that_is_not_where_the_changes_leave_it_is_seen() {
         for cars in [vec![], vec![(CLIENT, 3, 1)], vec![(CLIENT, 1, 2)]] {
-            let (mut asked, mut booked) = sound();
-            asked.truncate(3);
+            let (mut invocations, mut booked) = sound();
+            invocations.truncate(3);
             booked.rows.truncate(2);
             booked.cars = cars;
-            assert_eq!(findings(&asked, &booked).astray, 1);
+            assert_eq!(findings(&invocations, &booked).astray, 1);
             booked.cars = vec![(CLIENT, 3, 2)];
-            assert_eq!(findings(&asked, &booked).astray, 0);
+            assert_eq!(findings(&invocations, &booked).astray, 0);
         }
     }
 
     #[test]
     fn a_call_that_was_given_up_may_have_been_made_or_not() {
-        let (mut told, booked) = sound();
-        told[4] = asked(4, Method::ExitLot, "gave_up");
+        let (mut invocations, booked) = sound();
+        invocations[4] = invocation(4, Method::ExitLot, "gave_up");
         let expected = Findings { changes: 3, ..Findings::default() };
-        assert_eq!(findings(&told, &booked), expected);
+        assert_eq!(findings(&invocations, &booked), expected);
     }
 }

@@ -19,7 +19,7 @@ use crate::api::etcd::{
     RangeRequest, RequestOp, TxnRequest, WatchCreateRequest, WatchRequest, WatchResponse,
 };
 
-/// For one answer; etcd elects a leader in about a second.
+/// Time-out of one answer; etcd elects a leader in about a second.
 const LIMIT: Duration = Duration::from_secs(2);
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
 
@@ -27,11 +27,11 @@ const CONNECT_LIMIT: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Etcd {
     members: Vec<Channel>,
-    asked: AtomicUsize,
+    next: AtomicUsize,
 }
 
 impl Etcd {
-    /// Of `HOST:PORT,...`; it connects when it is asked.
+    /// A client of the members `HOST:PORT,...`; it connects at the first request.
     pub fn new(addresses: &str) -> Result<Self, tonic::transport::Error> {
         let member = |address: &str| {
             let endpoint = Endpoint::from_shared(format!("http://{address}"))?;
@@ -39,39 +39,39 @@ impl Etcd {
         };
         Ok(Self {
             members: addresses.split(',').map(member).collect::<Result<_, _>>()?,
-            asked: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
         })
     }
 
     fn channel(&self) -> Channel {
-        self.members[self.asked.load(Ordering::Relaxed) % self.members.len()].clone()
+        self.members[self.next.load(Ordering::Relaxed) % self.members.len()].clone()
     }
 
     /// The answer, or the next member is asked next time.
     async fn within<T>(
         &self,
-        asked: impl Future<Output = Result<tonic::Response<T>, Status>>,
+        reply: impl Future<Output = Result<tonic::Response<T>, Status>>,
     ) -> Result<T, Status> {
-        let late = |_| Status::deadline_exceeded("expected an answer of etcd within 2 s");
+        let error = |_| Status::deadline_exceeded("expected an answer of etcd within 2 s");
         let answer =
-            tokio::time::timeout(LIMIT, asked).await.map_err(late).and_then(|answer| answer);
+            tokio::time::timeout(LIMIT, reply).await.map_err(error).and_then(|answer| answer);
         if answer.is_err() {
-            self.asked.fetch_add(1, Ordering::Relaxed);
+            self.next.fetch_add(1, Ordering::Relaxed);
         }
         answer.map(tonic::Response::into_inner)
     }
 
-    /// All keys that begin with `prefix`, the oldest first, and the revision of that.
+    /// Lists the keys that begin with `prefix`, the oldest first, and the revision of the list.
     pub async fn list(&self, prefix: &str) -> Result<(Vec<KeyValue>, i64), Status> {
         let range = RangeRequest { key: prefix.into(), range_end: after(prefix) };
         let mut client = KvClient::new(self.channel());
         let answer = self.within(client.range(range)).await?;
-        let mut found = answer.kvs;
-        found.sort_by_key(|one| one.mod_revision);
-        Ok((found, answer.header.unwrap_or_default().revision))
+        let mut entries = answer.kvs;
+        entries.sort_by_key(|entry| entry.mod_revision);
+        Ok((entries, answer.header.unwrap_or_default().revision))
     }
 
-    /// Does all of `then` if all of `when` holds; whether it did, and the revision.
+    /// Does all of `then` if all of `when` holds; returns true if it did, and the revision.
     pub async fn transact(
         &self,
         when: Vec<Compare>,
@@ -88,8 +88,8 @@ impl Etcd {
     /// A lease that ends `ttl_s` after it was last renewed.
     pub async fn grant(&self, ttl_s: i64) -> Result<i64, Status> {
         let mut client = LeaseClient::new(self.channel());
-        let asked = client.lease_grant(LeaseGrantRequest { ttl: ttl_s });
-        Ok(self.within(asked).await?.id)
+        let reply = client.lease_grant(LeaseGrantRequest { ttl: ttl_s });
+        Ok(self.within(reply).await?.id)
     }
 
     /// Renews a lease once; false where it has ended.
@@ -98,9 +98,9 @@ impl Etcd {
         let once = tokio_stream::once(LeaseKeepAliveRequest { id: lease });
         let mut answers = self.within(client.lease_keep_alive(once)).await?;
         let answer = tokio::time::timeout(LIMIT, answers.message());
-        let late = |_| Status::deadline_exceeded("expected etcd to renew a lease within 2 s");
-        let answer = answer.await.map_err(late)??;
-        Ok(answer.is_some_and(|one| one.ttl > 0))
+        let error = |_| Status::deadline_exceeded("expected etcd to renew a lease within 2 s");
+        let answer = answer.await.map_err(error)??;
+        Ok(answer.is_some_and(|answer| answer.ttl > 0))
     }
 
     /// Changes of keys that begin with `prefix`, from `revision` on.
@@ -132,12 +132,12 @@ fn after(prefix: &str) -> Vec<u8> {
     end
 }
 
-/// Put this key; under a lease unless that is 0.
+/// The request to put a key; under a lease unless that is 0.
 pub fn put(key: &str, value: &str, lease: i64) -> Request {
     Request::RequestPut(PutRequest { key: key.into(), value: value.into(), lease })
 }
 
-/// Delete this key.
+/// The request to delete a key.
 pub fn delete(key: &str) -> Request {
     Request::RequestDeleteRange(DeleteRangeRequest { key: key.into(), range_end: Vec::new() })
 }
@@ -147,7 +147,7 @@ pub fn is_of(key: &str, revision: i64) -> Compare {
     compare(key, CompareTarget::Mod, TargetUnion::ModRevision(revision))
 }
 
-/// There is no such key.
+/// The condition that a key is missing.
 pub fn is_missing(key: &str) -> Compare {
     compare(key, CompareTarget::Create, TargetUnion::CreateRevision(0))
 }

@@ -24,7 +24,7 @@ pub mod store;
 #[allow(missing_docs, clippy::all)]
 pub mod api {
     tonic::include_proto!("lots");
-    /// etcd's.
+    /// The messages of etcd.
     pub mod etcd {
         tonic::include_proto!("etcdserverpb");
     }

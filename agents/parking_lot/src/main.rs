@@ -57,16 +57,16 @@ fn main() -> ExitCode {
 
 #[tokio::main(flavor = "current_thread")]
 async fn run(options: &Options) -> Result<()> {
-    let ended = ended()?;
+    let end = termination()?;
     match options.part.as_str() {
-        "serve" => serve(options, ended).await,
-        "manage" => manage(options, ended).await,
+        "serve" => serve(options, end).await,
+        "manage" => manage(options, end).await,
         "audit" => audit(options).await,
-        _ => invoke(options, ended).await,
+        _ => invoke(options, end).await,
     }
 }
 
-async fn serve(options: &Options, ended: impl Future<Output = ()>) -> Result<()> {
+async fn serve(options: &Options, end: impl Future<Output = ()>) -> Result<()> {
     let settings = parking_lot::server::Settings {
         listen: options.flags.required("listen")?,
         address: options.flags.required("address")?,
@@ -74,10 +74,10 @@ async fn serve(options: &Options, ended: impl Future<Output = ()>) -> Result<()>
         padding: options.flags.or("padding", 0)?,
         lease_s: options.flags.or("lease-s", 0)?,
     };
-    parking_lot::server::serve(settings, options.naming()?, ended).await
+    parking_lot::server::serve(settings, options.naming()?, end).await
 }
 
-async fn manage(options: &Options, ended: impl Future<Output = ()>) -> Result<()> {
+async fn manage(options: &Options, end: impl Future<Output = ()>) -> Result<()> {
     let settings = parking_lot::manager::Settings {
         detection: Duration::from_millis(options.flags.or("detection-ms", 1500)?),
         patience: CHECK_PATIENCE,
@@ -87,37 +87,37 @@ async fn manage(options: &Options, ended: impl Future<Output = ()>) -> Result<()
     let listen: std::net::SocketAddr = options.flags.required("listen")?;
     let listener = tokio::net::TcpListener::bind(listen).await;
     let listener = listener.with_context(|| format!("cannot listen at {listen}"))?;
-    let answered = async {
+    let accepting = async {
         loop {
             drop(listener.accept().await);
         }
     };
     tokio::select! {
         () = parking_lot::manager::manage(settings, &naming, &naming) => {}
-        () = answered => {}
-        () = ended => {}
+        () = accepting => {}
+        () = end => {}
     }
     Ok(())
 }
 
-async fn invoke(options: &Options, ended: impl Future<Output = ()>) -> Result<()> {
+async fn invoke(options: &Options, end: impl Future<Output = ()>) -> Result<()> {
     let file: String = options.flags.required("plan")?;
     let records: String = options.flags.required("records")?;
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
     let plan = serde_json::from_str(&text).with_context(|| format!("{file}: expected a plan"))?;
-    parking_lot::client::run(plan, Path::new(&records), ended).await
+    parking_lot::client::run(plan, Path::new(&records), end).await
 }
 
 async fn audit(options: &Options) -> Result<()> {
     let records: String = options.flags.required("records")?;
     let database: String = options.flags.required("database")?;
-    let found = parking_lot::audit::audit(&database, Path::new(&records)).await?;
-    println!("{}", serde_json::to_string(&found)?);
+    let findings = parking_lot::audit::audit(&database, Path::new(&records)).await?;
+    println!("{}", serde_json::to_string(&findings)?);
     Ok(())
 }
 
-/// On SIGTERM or SIGINT.
-fn ended() -> Result<impl Future<Output = ()>> {
+/// Waits for SIGTERM or SIGINT.
+fn termination() -> Result<impl Future<Output = ()>> {
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
     Ok(async move {
@@ -137,16 +137,16 @@ struct Options {
 impl Options {
     fn parse(words: &[String]) -> Result<Self, Usage> {
         let parts = "expected serve, manage, invoke or audit";
-        let none = || Usage(parts.to_owned());
-        let (part, rest) = words.split_first().ok_or_else(none)?;
-        let known = match part.as_str() {
+        let missing = || Usage(parts.to_owned());
+        let (part, rest) = words.split_first().ok_or_else(missing)?;
+        let options = match part.as_str() {
             "serve" => "--name --listen --address --naming --database --padding --lease-s ",
             "manage" => "--name --listen --naming --detection-ms ",
             "invoke" => "--plan --records ",
             "audit" => "--records --database ",
             other => return Err(Usage(format!("{parts} (got {other})"))),
         };
-        Ok(Self { part: part.clone(), flags: Flags::parse(rest.iter().cloned(), known)? })
+        Ok(Self { part: part.clone(), flags: Flags::parse(rest.iter().cloned(), options)? })
     }
 
     fn naming(&self) -> Result<Naming> {

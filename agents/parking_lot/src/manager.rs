@@ -14,15 +14,15 @@ use crate::core::Server;
 use crate::naming::Naming;
 use crate::now_s;
 
-/// Its lease; another manager acts so long after this one fell silent.
+/// Time to live of its lease: after so much silence another manager acts.
 const LEASE_S: i64 = 3;
 const RENEW_EVERY: Duration = Duration::from_secs(1);
-/// After the naming service did not answer, and between two tries to lead.
+/// Pause after a failure of the naming service, and between two tries to lead.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Has servers started: what it takes differs from platform to platform.
+/// Starts servers; the way differs from platform to platform.
 pub trait Starter {
-    /// Has the server of this name started; returns once that is ordered.
+    /// Orders the start of the server of this name.
     fn start(&self, name: &str) -> impl std::future::Future<Output = Result<(), Status>>;
 }
 
@@ -39,9 +39,9 @@ impl Starter for Naming {
 pub struct Settings {
     /// Its fault-detection time, between two rounds.
     pub detection: Duration,
-    /// A server that does not answer for so long is dead.
+    /// Time-out of a server's answer, after which it is dead.
     pub patience: Duration,
-    /// A start that shows nothing for so long is ordered again [s].
+    /// Time after which an order without effect is repeated [s].
     pub start_limit_s: f64,
 }
 
@@ -50,11 +50,11 @@ pub async fn manage(settings: Settings, naming: &Naming, starter: &impl Starter)
     loop {
         match lead(naming).await {
             Ok(Some(lease)) => {
-                let ended = tokio::select! {
+                let status = tokio::select! {
                     status = rounds(settings, naming, starter) => status,
                     status = hold(naming, lease) => status,
                 };
-                tracing::warn!("this manager acts no more: {ended}");
+                tracing::warn!("this manager acts no more: {status}");
             }
             Ok(None) => {}
             Err(status) => tracing::warn!("the naming service: {status}"),
@@ -63,7 +63,7 @@ pub async fn manage(settings: Settings, naming: &Naming, starter: &impl Starter)
     }
 }
 
-/// The lease of the manager that acts, if that is this one now.
+/// Returns the lease of the acting manager, if this is the one.
 async fn lead(naming: &Naming) -> Result<Option<i64>, Status> {
     let lease = naming.etcd().grant(LEASE_S).await?;
     Ok(naming.lead(lease).await?.then_some(lease))
@@ -81,7 +81,7 @@ async fn hold(naming: &Naming, lease: i64) -> Status {
     }
 }
 
-/// Round after round, until the naming service does not answer.
+/// Makes rounds until the naming service does not answer.
 async fn rounds(settings: Settings, naming: &Naming, starter: &impl Starter) -> Status {
     let mut rounds = Rounds::new(settings.start_limit_s);
     loop {
@@ -99,17 +99,17 @@ async fn round(
     rounds: &mut Rounds,
 ) -> Result<(), Status> {
     let (servers, _) = naming.servers().await?;
-    let mut looked = Vec::with_capacity(servers.len());
+    let mut health = Vec::with_capacity(servers.len());
     for server in servers {
         let is_alive = is_alive(&server, settings.patience).await;
         if !is_alive {
             naming.note("detected", &server.name).await?;
         }
-        looked.push((server, is_alive));
+        health.push((server, is_alive));
     }
     let members = naming.members().await?;
     let primary = naming.primary().await?;
-    for order in rounds.after(&members, &looked, primary.as_deref(), now_s()) {
+    for order in rounds.after(&members, &health, primary.as_deref(), now_s()) {
         match order {
             Order::Remove(server) => drop(naming.remove(&server).await?),
             Order::Promote(server) => naming.promote(&server).await?,
@@ -121,10 +121,10 @@ async fn round(
 
 /// True if it answers on a new connection.
 async fn is_alive(server: &Server, patience: Duration) -> bool {
-    let asked = async {
+    let probe = async {
         let endpoint = Endpoint::from_shared(format!("http://{}", server.address)).ok()?;
         let channel = endpoint.connect().await.ok()?;
         LotsClient::new(channel).beat(Nothing::default()).await.ok()
     };
-    matches!(tokio::time::timeout(patience, asked).await, Ok(Some(_)))
+    matches!(tokio::time::timeout(patience, probe).await, Ok(Some(_)))
 }

@@ -38,31 +38,31 @@ struct Happened<'a> {
 #[derive(Debug)]
 pub struct Naming {
     etcd: Etcd,
-    /// The speaker, for the history.
+    /// Name of this process in the history.
     by: String,
 }
 
 impl Naming {
-    /// As `by` sees it.
+    /// The names in etcd; `by` signs what is written.
     pub fn new(etcd: Etcd, by: &str) -> Self {
         Self { etcd, by: by.to_owned() }
     }
 
-    /// The speaker.
+    /// Name of this process in the history.
     pub fn by(&self) -> &str {
         &self.by
     }
 
     /// The registered servers in the order of their registration, and the revision of that.
     pub async fn servers(&self) -> Result<(Vec<Server>, i64), Status> {
-        let (found, revision) = self.etcd.list(SERVERS).await?;
-        Ok((found.iter().map(|one| server_of(one, SERVERS)).collect(), revision))
+        let (entries, revision) = self.etcd.list(SERVERS).await?;
+        Ok((entries.iter().map(|entry| server_of(entry, SERVERS)).collect(), revision))
     }
 
     /// The primary, where one is named; it may be dead.
     pub async fn primary(&self) -> Result<Option<String>, Status> {
-        let (found, _) = self.etcd.list(PRIMARY).await?;
-        Ok(found.first().map(|one| text(&one.value)))
+        let (entries, _) = self.etcd.list(PRIMARY).await?;
+        Ok(entries.first().map(|entry| text(&entry.value)))
     }
 
     /// The primary's address, as a client asks for it.
@@ -71,18 +71,18 @@ impl Naming {
             return Ok(Vec::new());
         };
         // Its address is that of a member: where it was, also after the manager removed it.
-        let (found, _) = self.etcd.list(&format!("{MEMBERS}{name}")).await?;
-        let all = found.iter().map(|one| server_of(one, MEMBERS));
-        Ok(all.filter(|one| one.name == name).collect())
+        let (entries, _) = self.etcd.list(&format!("{MEMBERS}{name}")).await?;
+        let all = entries.iter().map(|entry| server_of(entry, MEMBERS));
+        Ok(all.filter(|server| server.name == name).collect())
     }
 
-    /// All servers that there should be.
+    /// Returns the names of all servers that there should be.
     pub async fn members(&self) -> Result<Vec<String>, Status> {
-        let (found, _) = self.etcd.list(MEMBERS).await?;
-        Ok(found.iter().map(|one| server_of(one, MEMBERS).name).collect())
+        let (entries, _) = self.etcd.list(MEMBERS).await?;
+        Ok(entries.iter().map(|entry| server_of(entry, MEMBERS).name).collect())
     }
 
-    /// A server that serves, and is primary if there is none; the revision is its incarnation.
+    /// Registers a server, as primary if there is none; the revision is its incarnation.
     pub async fn register(&self, address: &str, lease: i64) -> Result<i64, Status> {
         let name = &self.by;
         let own = put(&format!("{SERVERS}{name}"), address, lease);
@@ -94,7 +94,7 @@ impl Naming {
         Ok(revision)
     }
 
-    /// Takes a server out if it is still that one; whether it was.
+    /// Removes a server if its incarnation is unchanged; returns true if it was.
     pub async fn remove(&self, server: &Server) -> Result<bool, Status> {
         let key = format!("{SERVERS}{}", server.name);
         let unchanged = is_of(&key, server.incarnation);
@@ -107,11 +107,11 @@ impl Naming {
 
     /// Names the primary.
     pub async fn promote(&self, server: &Server) -> Result<(), Status> {
-        let named = put(PRIMARY, &server.name, 0);
-        self.do_and_note(named, "promoted", &server.name).await
+        let request = put(PRIMARY, &server.name, 0);
+        self.do_and_note(request, "promoted", &server.name).await
     }
 
-    /// Asks whoever starts machines for one.
+    /// Orders the start of a server.
     pub async fn order(&self, name: &str) -> Result<(), Status> {
         let order = put(&format!("{ORDERS}{name}"), &format!("{:.6}", now_s()), 0);
         self.do_and_note(order, "ordered", name).await
@@ -125,13 +125,13 @@ impl Naming {
         }
     }
 
-    /// Becomes the manager that acts, under this lease, unless another is; whether it is now.
+    /// Becomes the acting manager under this lease; returns false if another one acts.
     pub async fn lead(&self, lease: i64) -> Result<bool, Status> {
         let own = put(MANAGER, &self.by, lease);
         Ok(self.etcd.transact(vec![is_missing(MANAGER)], vec![own]).await?.0)
     }
 
-    /// A change that only the acting manager may make: one whose lease has ended changes nothing.
+    /// Makes a change that only the acting manager may make.
     async fn as_manager(
         &self,
         mut when: Vec<Compare>,
@@ -141,7 +141,7 @@ impl Naming {
         self.etcd.transact(when, then).await
     }
 
-    /// Writes down what happened now.
+    /// Writes an event of now into the history.
     pub async fn note(&self, what: &str, server: &str) -> Result<(), Status> {
         let at_s = now_s();
         let by = &self.by;
@@ -165,17 +165,17 @@ impl Naming {
         }
     }
 
-    /// The cluster, for leases.
+    /// The client of etcd, for leases.
     pub fn etcd(&self) -> &Etcd {
         &self.etcd
     }
 }
 
-fn server_of(found: &KeyValue, prefix: &str) -> Server {
+fn server_of(entry: &KeyValue, prefix: &str) -> Server {
     Server {
-        name: text(&found.key).replacen(prefix, "", 1),
-        address: text(&found.value),
-        incarnation: found.mod_revision,
+        name: text(&entry.key).replacen(prefix, "", 1),
+        address: text(&entry.value),
+        incarnation: entry.mod_revision,
     }
 }
 

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::metadata::{AsciiMetadataValue, MetadataMap};
-use tonic::{Request as Asked, Response, Status};
+use tonic::{Request as Call, Response, Status};
 
 use crate::api::lots_server::{Lots, LotsServer};
 use crate::api::{Car, Entry, Lot, Nothing, Number, Numbers};
@@ -26,7 +26,7 @@ pub const NUMBER: &str = "lots-request";
 /// The server that answers.
 pub const SERVER: &str = "lots-server";
 
-/// Between two looks whether the own registration still stands, or two renewals of its lease.
+/// Pause between two looks at the own registration, or two renewals of its lease.
 const KEEP_EVERY: Duration = Duration::from_millis(500);
 
 /// The settings of a server.
@@ -40,20 +40,20 @@ pub struct Settings {
     pub database: String,
     /// Bytes that are added to each reply.
     pub padding: usize,
-    /// Its registration ends by itself so long after it fell silent [s]; 0: it stays until removed.
+    /// Time to live of its registration without a renewal [s]; 0: it stays until removed.
     pub lease_s: i64,
 }
 
-/// Serves until `ended` does.
+/// Serves until `end` is ready.
 pub async fn serve(
     settings: Settings,
     naming: Naming,
-    ended: impl Future<Output = ()>,
+    end: impl Future<Output = ()>,
 ) -> Result<()> {
-    tokio::pin!(ended);
+    tokio::pin!(end);
     let store = tokio::select! {
         store = database(&settings.database) => store,
-        () = &mut ended => return Ok(()),
+        () = &mut end => return Ok(()),
     };
     let listener = TcpListener::bind(settings.listen).await;
     let listener = listener.with_context(|| format!("cannot listen at {}", settings.listen))?;
@@ -64,14 +64,14 @@ pub async fn serve(
         store,
         padding: vec![0; settings.padding],
         epoch: Arc::clone(&epoch),
-        given: AtomicU32::new(0),
+        count: AtomicU32::new(0),
         levels: Mutex::default(),
     };
     let registered = keep_registered(settings, naming, epoch);
     let served = tonic::transport::Server::builder()
         .tcp_nodelay(true)
         .add_service(LotsServer::new(lots))
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), ended);
+        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), end);
     tokio::select! {
         served = served => Ok(served?),
         () = registered => Ok(()),
@@ -89,8 +89,8 @@ async fn database(url: &str) -> Store {
     }
 }
 
-/// Registers, and again where the registration is gone: the manager took it for dead, or etcd was
-/// away for longer than the lease. For ever.
+/// Registers, for ever: again if the registration is gone, because the manager took the server for
+/// dead, or etcd was away for longer than the lease.
 async fn keep_registered(settings: Settings, naming: Naming, epoch: Arc<AtomicI64>) {
     let mut lease = 0;
     loop {
@@ -111,7 +111,7 @@ async fn stand(
     let own = epoch.load(Ordering::Relaxed);
     let holds = *lease == 0 || naming.etcd().renew(*lease).await?;
     let (servers, _) = naming.servers().await?;
-    let is_own = |one: &Server| one.incarnation == own;
+    let is_own = |server: &Server| server.incarnation == own;
     if holds && own != 0 && servers.iter().any(is_own) {
         return Ok(());
     }
@@ -135,9 +135,9 @@ struct ParkingLots {
     store: Store,
     padding: Vec<u8>,
     epoch: Arc<AtomicI64>,
-    given: AtomicU32,
-    /// A level is known only while this server has had every request of the client: after one that
-    /// another server had it is read again.
+    count: AtomicU32,
+    /// Levels of clients of which this server has had every request; after a request at another
+    /// server the level is read again.
     levels: Mutex<HashMap<i32, Known>>,
 }
 
@@ -156,35 +156,35 @@ impl ParkingLots {
         levels.insert(request.client, Known { number, level });
     }
 
-    fn known(&self, request: Request) -> Option<i32> {
+    fn level_of(&self, request: Request) -> Option<i32> {
         let levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = levels.get(&request.client)?;
-        (known.number + 1 == request.number).then_some(known.level)
+        let entry = levels.get(&request.client)?;
+        (entry.number + 1 == request.number).then_some(entry.level)
     }
 
-    fn numbers(&self, asked: &MetadataMap, values: Vec<i32>) -> Response<Numbers> {
+    fn numbers(&self, headers: &MetadataMap, values: Vec<i32>) -> Response<Numbers> {
         let padding = self.padding.clone();
-        self.reply(asked, Numbers { values, padding })
+        self.reply(headers, Numbers { values, padding })
     }
 
-    fn number(&self, asked: &MetadataMap, value: i32) -> Response<Number> {
+    fn number(&self, headers: &MetadataMap, value: i32) -> Response<Number> {
         let padding = self.padding.clone();
-        self.reply(asked, Number { value, padding })
+        self.reply(headers, Number { value, padding })
     }
 
-    fn nothing(&self, asked: &MetadataMap) -> Response<Nothing> {
+    fn nothing(&self, headers: &MetadataMap) -> Response<Nothing> {
         let padding = self.padding.clone();
-        self.reply(asked, Nothing { padding })
+        self.reply(headers, Nothing { padding })
     }
 
-    /// With who replies, as a client behind an arbiter cannot know it otherwise; and to which
-    /// request, so that the client knows its own reply.
-    fn reply<T>(&self, asked: &MetadataMap, message: T) -> Response<T> {
+    /// Makes a reply with this server's name, which a client behind an arbiter cannot know, and the
+    /// request's number, by which the client knows its own reply.
+    fn reply<T>(&self, headers: &MetadataMap, message: T) -> Response<T> {
         let mut response = Response::new(message);
         let metadata = response.metadata_mut();
         metadata.insert(SERVER, self.name.clone());
         for key in [CLIENT, NUMBER] {
-            if let Some(value) = asked.get(key) {
+            if let Some(value) = headers.get(key) {
                 metadata.insert(key, value.clone());
             }
         }
@@ -194,90 +194,90 @@ impl ParkingLots {
 
 #[tonic::async_trait]
 impl Lots for ParkingLots {
-    async fn enter_lot(&self, asked: Asked<Entry>) -> Result<Response<Numbers>, Status> {
-        let request = request_of(asked.metadata())?;
-        let change = Change::Enter(asked.get_ref().lot);
-        Ok(self.numbers(asked.metadata(), self.change(request, change).await?))
+    async fn enter_lot(&self, call: Call<Entry>) -> Result<Response<Numbers>, Status> {
+        let request = request_of(call.metadata())?;
+        let change = Change::Enter(call.get_ref().lot);
+        Ok(self.numbers(call.metadata(), self.change(request, change).await?))
     }
 
-    async fn exit_lot(&self, asked: Asked<Car>) -> Result<Response<Nothing>, Status> {
-        let request = request_of(asked.metadata())?;
+    async fn exit_lot(&self, call: Call<Car>) -> Result<Response<Nothing>, Status> {
+        let request = request_of(call.metadata())?;
         self.change(request, Change::Exit).await?;
-        Ok(self.nothing(asked.metadata()))
+        Ok(self.nothing(call.metadata()))
     }
 
-    /// No database: the registration's number in the upper bits tells servers apart. One that has
-    /// given all of its numbers gives none twice.
-    async fn get_client_id(&self, asked: Asked<Nothing>) -> Result<Response<Number>, Status> {
+    /// Gives a number without the database: the registration's number in the upper bits tells
+    /// servers apart. A server gives no number twice.
+    async fn get_client_id(&self, call: Call<Nothing>) -> Result<Response<Number>, Status> {
         let epoch = self.epoch.load(Ordering::Relaxed);
         if epoch == 0 {
             return Err(Status::unavailable("this server is not registered yet"));
         }
-        let given = self.given.fetch_add(1, Ordering::Relaxed);
-        let id = client_id(epoch, given);
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let id = client_id(epoch, number);
         let id = id.ok_or_else(|| Status::unavailable("this server has given all its numbers"))?;
-        Ok(self.number(asked.metadata(), id))
+        Ok(self.number(call.metadata(), id))
     }
 
     async fn get_other_lot_availability(
         &self,
-        asked: Asked<Lot>,
+        call: Call<Lot>,
     ) -> Result<Response<Numbers>, Status> {
-        let others = self.store.others(asked.get_ref().lot).await;
-        Ok(self.numbers(asked.metadata(), others.map_err(refusal)?))
+        let lots = self.store.lots_with_room(call.get_ref().lot).await;
+        Ok(self.numbers(call.metadata(), lots.map_err(refusal)?))
     }
 
-    async fn get_lots(&self, asked: Asked<Nothing>) -> Result<Response<Numbers>, Status> {
-        Ok(self.numbers(asked.metadata(), self.store.lots().await.map_err(refusal)?))
+    async fn get_lots(&self, call: Call<Nothing>) -> Result<Response<Numbers>, Status> {
+        Ok(self.numbers(call.metadata(), self.store.lots().await.map_err(refusal)?))
     }
 
-    async fn move_up_level(&self, asked: Asked<Car>) -> Result<Response<Number>, Status> {
-        let request = request_of(asked.metadata())?;
+    async fn move_up_level(&self, call: Call<Car>) -> Result<Response<Number>, Status> {
+        let request = request_of(call.metadata())?;
         let level = self.change(request, Change::Move(1)).await?;
-        Ok(self.number(asked.metadata(), level.first().copied().unwrap_or_default()))
+        Ok(self.number(call.metadata(), level.first().copied().unwrap_or_default()))
     }
 
-    async fn move_down_level(&self, asked: Asked<Car>) -> Result<Response<Number>, Status> {
-        let request = request_of(asked.metadata())?;
+    async fn move_down_level(&self, call: Call<Car>) -> Result<Response<Number>, Status> {
+        let request = request_of(call.metadata())?;
         let level = self.change(request, Change::Move(-1)).await?;
-        Ok(self.number(asked.metadata(), level.first().copied().unwrap_or_default()))
+        Ok(self.number(call.metadata(), level.first().copied().unwrap_or_default()))
     }
 
-    async fn get_current_level(&self, asked: Asked<Nothing>) -> Result<Response<Number>, Status> {
-        let request = request_of(asked.metadata())?;
-        let level = match self.known(request) {
+    async fn get_current_level(&self, call: Call<Nothing>) -> Result<Response<Number>, Status> {
+        let request = request_of(call.metadata())?;
+        let level = match self.level_of(request) {
             Some(level) => level,
             None => self.store.level(request.client).await.map_err(refusal)?,
         };
         self.know(request, level);
-        Ok(self.number(asked.metadata(), level))
+        Ok(self.number(call.metadata(), level))
     }
 
-    async fn get_max_level(&self, asked: Asked<Nothing>) -> Result<Response<Number>, Status> {
-        let request = request_of(asked.metadata())?;
+    async fn get_max_level(&self, call: Call<Nothing>) -> Result<Response<Number>, Status> {
+        let request = request_of(call.metadata())?;
         let (_, highest) = self.store.levels(request.client).await.map_err(refusal)?;
-        Ok(self.number(asked.metadata(), highest))
+        Ok(self.number(call.metadata(), highest))
     }
 
-    async fn get_min_level(&self, asked: Asked<Nothing>) -> Result<Response<Number>, Status> {
-        let request = request_of(asked.metadata())?;
+    async fn get_min_level(&self, call: Call<Nothing>) -> Result<Response<Number>, Status> {
+        let request = request_of(call.metadata())?;
         let (lowest, _) = self.store.levels(request.client).await.map_err(refusal)?;
-        Ok(self.number(asked.metadata(), lowest))
+        Ok(self.number(call.metadata(), lowest))
     }
 
-    async fn beat(&self, _: Asked<Nothing>) -> Result<Response<Nothing>, Status> {
+    async fn beat(&self, _: Call<Nothing>) -> Result<Response<Nothing>, Status> {
         Ok(Response::new(Nothing::default()))
     }
 }
 
-/// Of the lower bits of a client's number: which of a registration's it is.
+/// Lower bits of a client's number, which count the clients of one registration.
 const GIVEN_BITS: u32 = 18;
 
 /// The number of the client that is this registration's `given`-th; none where it has no more.
-fn client_id(epoch: i64, given: u32) -> Option<i32> {
+fn client_id(epoch: i64, number: u32) -> Option<i32> {
     let upper = u32::try_from(epoch & (0xffff_ffff >> GIVEN_BITS)).unwrap_or_default();
-    let id = (upper << GIVEN_BITS) | given;
-    (given >> GIVEN_BITS == 0).then_some(id.cast_signed())
+    let id = (upper << GIVEN_BITS) | number;
+    (number >> GIVEN_BITS == 0).then_some(id.cast_signed())
 }
 
 fn request_of(metadata: &MetadataMap) -> Result<Request, Status> {
@@ -309,10 +309,10 @@ mod tests {
 
     #[test]
     fn a_client_has_a_number_that_no_other_has_until_none_is_left() {
-        let mut seen = std::collections::HashSet::new();
+        let mut ids = std::collections::HashSet::new();
         for epoch in [1, 2, 9_000, 16_383] {
-            for given in [0, 1, 70_000, (1 << GIVEN_BITS) - 1] {
-                assert!(seen.insert(client_id(epoch, given).unwrap()));
+            for number in [0, 1, 70_000, (1 << GIVEN_BITS) - 1] {
+                assert!(ids.insert(client_id(epoch, number).unwrap()));
             }
             assert_eq!(client_id(epoch, 1 << GIVEN_BITS), None);
         }

@@ -32,18 +32,18 @@ pub const LOTS: [(i32, i32, i32, i32); 4] =
 
 /// Connections of a server.
 const CONNECTIONS_MAX: usize = 8;
-/// Of a client that has made no change yet: below every number.
+/// Number of a client that has made no change yet: below every other.
 const BEFORE_ALL: i64 = -1;
 /// Transactions that wait for each other may be undone by the database, a few times in a row.
 const ATTEMPTS_MAX: usize = 5;
 const DEADLOCK: u16 = 1213;
 
-/// Which request of which client.
+/// A request of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Request {
     /// The caller.
     pub client: i32,
-    /// Its number.
+    /// Number of the request.
     pub number: i64,
 }
 
@@ -53,13 +53,13 @@ pub enum Change {
     /// The client's car comes into this lot; the reply is empty, or the lots that have room where
     /// this one has none.
     Enter(i32),
-    /// It leaves.
+    /// The car leaves.
     Exit,
     /// It goes up or down a level, if there is one; the reply is its level.
     Move(i32),
 }
 
-/// Why there is no answer.
+/// Reasons for a request without an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The database's.
@@ -76,10 +76,10 @@ pub enum StoreError {
     Old {
         /// The later one.
         newest: i64,
-        /// This one.
+        /// Number of the request.
         got: i64,
     },
-    /// There is no such lot.
+    /// A lot that does not exist.
     #[error("expected the number of a lot (got {0})")]
     Lot(i32),
     /// A recorded reply cannot be read.
@@ -101,7 +101,7 @@ pub struct Row {
 /// The ledger's rows and the cars of some clients.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Booked {
-    /// In the order in which they were made.
+    /// Changes in their order.
     pub rows: Vec<Row>,
     /// Client, lot and level of each car that is inside.
     pub cars: Vec<(i32, i32, i32)>,
@@ -114,7 +114,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// At `mysql://USER:PASSWORD@HOST:PORT/NAME`, with its tables.
+    /// Opens `mysql://USER:PASSWORD@HOST:PORT/NAME`, and makes its tables.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         // A server that others fail over to has all of them at once, and opens none first.
         let limits = PoolConstraints::new(CONNECTIONS_MAX, CONNECTIONS_MAX).unwrap_or_default();
@@ -137,7 +137,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Does a change, or finds what was replied when it was done.
+    /// Makes a change, or returns the reply of the time when it was made.
     ///
     /// # Errors
     /// The database's, and those of the request; then nothing was changed.
@@ -157,9 +157,9 @@ impl Store {
 
     async fn attempt(&self, request: Request, change: Change) -> Result<Vec<i32>, StoreError> {
         let mut connection = self.pool.get_conn().await?;
-        let told: Option<(i64, Option<String>, Option<String>)> =
+        let row: Option<(i64, Option<String>, Option<String>)> =
             connection.query_first(transaction(request, change)).await?;
-        let (newest, reply, refusal) = told.unwrap_or_default();
+        let (newest, reply, refusal) = row.unwrap_or_default();
         let got = request.number;
         match (refusal.as_deref(), change) {
             _ if newest > got => Err(StoreError::Old { newest, got }),
@@ -175,20 +175,20 @@ impl Store {
 
     /// The changes that were made of these clients, in order, and where their cars are.
     pub async fn booked(&self, clients: &[i32]) -> Result<Booked, StoreError> {
-        let mut booked = Booked::default();
+        let mut bookings = Booked::default();
         let mut connection = self.pool.get_conn().await?;
         for client in clients {
             let rows = "SELECT client, number, what, lot FROM ledger WHERE client = ? ORDER BY id";
-            let found: Vec<(i32, i64, String, i32)> = connection.exec(rows, (client,)).await?;
-            booked.rows.extend(found.into_iter().map(|(client, number, what, lot)| Row {
+            let entries: Vec<(i32, i64, String, i32)> = connection.exec(rows, (client,)).await?;
+            bookings.rows.extend(entries.into_iter().map(|(client, number, what, lot)| Row {
                 request: Request { client, number },
                 what,
                 lot,
             }));
             let car = "SELECT client, lot, level FROM cars WHERE client = ?";
-            booked.cars.extend(connection.exec::<(i32, i32, i32), _, _>(car, (client,)).await?);
+            bookings.cars.extend(connection.exec::<(i32, i32, i32), _, _>(car, (client,)).await?);
         }
-        Ok(booked)
+        Ok(bookings)
     }
 
     /// The lots' numbers.
@@ -197,8 +197,8 @@ impl Store {
         Ok(connection.query("SELECT id FROM lots ORDER BY id").await?)
     }
 
-    /// Lots with room, but for this one.
-    pub async fn others(&self, lot: i32) -> Result<Vec<i32>, StoreError> {
+    /// Lists the other lots that have room.
+    pub async fn lots_with_room(&self, lot: i32) -> Result<Vec<i32>, StoreError> {
         with_room(&mut self.pool.get_conn().await?, lot).await
     }
 
@@ -211,17 +211,17 @@ impl Store {
     /// The lowest and the highest level of the lot where the client's car is.
     pub async fn levels(&self, client: i32) -> Result<(i32, i32), StoreError> {
         let mut connection = self.pool.get_conn().await?;
-        let found = connection
+        let levels = connection
             .exec_first(
                 "SELECT level_min, level_max FROM lots JOIN cars ON lot = id WHERE client = ?",
                 (client,),
             )
             .await?;
-        found.ok_or(StoreError::Car { expected: "parked" })
+        levels.ok_or(StoreError::Car { expected: "parked" })
     }
 }
 
-/// All of a change: the number and reply of the client's newest one, or why it was refused.
+/// The statement of a change: it returns the client's newest number and reply, or the refusal.
 fn transaction(request: Request, change: Change) -> String {
     let Request { client, number } = request;
     let change = statements(request, change);
@@ -312,6 +312,6 @@ async fn with_room(connection: &mut impl Queryable, lot: i32) -> Result<Vec<i32>
 }
 
 async fn level(connection: &mut impl Queryable, client: i32) -> Result<i32, StoreError> {
-    let found = connection.exec_first("SELECT level FROM cars WHERE client = ?", (client,)).await?;
-    found.ok_or(StoreError::Car { expected: "parked" })
+    let level = connection.exec_first("SELECT level FROM cars WHERE client = ?", (client,)).await?;
+    level.ok_or(StoreError::Car { expected: "parked" })
 }

@@ -17,10 +17,10 @@ const GAP_US: u64 = 100;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let mut number = |what: &str| -> usize {
-        let given = arguments.next();
-        let value = given.and_then(|text| text.parse().ok());
-        value.unwrap_or_else(|| panic!("expected {what}: a whole number"))
+    let mut number = |name: &str| -> usize {
+        let argument = arguments.next();
+        let value = argument.and_then(|text| text.parse().ok());
+        value.unwrap_or_else(|| panic!("expected {name}: a whole number"))
     };
     let (servers, turns) = (number("SERVERS"), number("TURNS"));
     for policy in Policy::all() {
@@ -51,11 +51,11 @@ fn turn_ns(policy: Policy, servers: usize, r: usize, seed: u64) -> f64 {
         selector.acquire(&Ask::new(now, request, r), &mut grants).unwrap();
         under_way.extend(grants.drain(..));
         while under_way.len() > servers {
-            let done = under_way.pop_front().unwrap();
+            let grant = under_way.pop_front().unwrap();
             noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let us = 500 + 100 * (done.server as u64 % 7) + (noise >> 55);
-            selector.observe(now, done.server, Observation::LatencyUs(us));
-            selector.release(now, done.server, &mut grants);
+            let us = 500 + 100 * (grant.server as u64 % 7) + (noise >> 55);
+            selector.observe(now, grant.server, Observation::LatencyUs(us));
+            selector.release(now, grant.server, &mut grants);
             under_way.extend(grants.drain(..));
         }
     }

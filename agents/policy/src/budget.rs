@@ -78,11 +78,11 @@ impl Budget {
         self.take(1)
     }
 
-    /// Extras that were not used after all.
+    /// Gives back extras that were not used.
     pub(crate) fn refund(&mut self, extras: usize) {
-        let back = self.slot().extras.min(extras as u64);
-        self.slot().extras -= back;
-        self.sum.extras -= back;
+        let count = self.slot().extras.min(extras as u64);
+        self.slot().extras -= count;
+        self.sum.extras -= count;
     }
 
     /// True if requests get r = 1 now.
@@ -95,11 +95,11 @@ impl Budget {
             return true;
         };
         let allowed = extra_load_max * self.sum.requests as f64 + RESERVE;
-        let used = self.sum.extras as f64;
-        if self.fallen_back && used > RETURN_AT * allowed {
+        let sum = self.sum.extras as f64;
+        if self.fallen_back && sum > RETURN_AT * allowed {
             return false;
         }
-        let fits = used + extras as f64 <= allowed;
+        let fits = sum + extras as f64 <= allowed;
         self.fall_backs += u64::from(!fits && !self.fallen_back);
         self.fallen_back = !fits;
         if fits {
@@ -173,14 +173,14 @@ mod tests {
             extra_load_max in 0.0..2.0f64,
         ) {
             let mut budget = Budget::new(Some(extra_load_max), WINDOW_US);
-            let (mut now, mut seen) = (0, Vec::new());
+            let (mut now, mut history) = (0, Vec::new());
             for (gap, extras) in gaps {
                 now += gap;
                 let granted = budget.request(now, extras);
-                seen.push((now, granted));
+                history.push((now, granted));
                 // The current slot and the seven before it.
                 let from = (now / 1_000).saturating_sub(7) * 1_000;
-                let window = seen.iter().filter(|(at, _)| *at >= from);
+                let window = history.iter().filter(|(at, _)| *at >= from);
                 let (requests, extras) =
                     window.fold((0, 0), |sum, (_, extras)| (sum.0 + 1, sum.1 + extras));
                 prop_assert!(granted == 0 || extras as f64 <= extra_load_max * f64::from(requests) + 10.0 + 1e-9);

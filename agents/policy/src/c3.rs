@@ -18,7 +18,7 @@ pub(crate) const RULE: Rule = Rule::new(
     SelectionRule::Ranked(|server, _| score(server).to_bits()),
 );
 
-/// Lower is better.
+/// Cost of a server; lower is better.
 fn score(server: &Server) -> f64 {
     if server.is_suspect() {
         return f64::MAX;

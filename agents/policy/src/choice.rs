@@ -17,7 +17,7 @@ use crate::server::{Observation, Server};
 use crate::tournament::{Key, Tournament, ABSENT};
 use crate::{Guardrails, Policy, ServerId, Settings, TimeUs};
 
-/// At most one choice in this number is of a server whose observation has aged out.
+/// Minimum choices for each one of a server whose observation has aged out.
 const CHOICES_PER_PROBE: u64 = 10;
 
 /// Servers of one choice: which it may not take, and which it should not.
@@ -105,9 +105,9 @@ impl Choice {
         match self.settings.policy.0.selection {
             SelectionRule::InTurn => self.in_turn(r, limits, chosen),
             SelectionRule::Drawn { sample_size, best_first } => {
-                let wanted = r.saturating_sub(chosen.len());
-                self.draw(sample_size(wanted), limits);
-                self.take_drawn(now, wanted, best_first, chosen);
+                let count = r.saturating_sub(chosen.len());
+                self.draw(sample_size(count), limits);
+                self.take_drawn(now, count, best_first, chosen);
             }
             SelectionRule::Ranked(_) if self.looks_at_few(r) => {
                 self.first_in_pool(now, r, limits, chosen);
@@ -144,9 +144,9 @@ impl Choice {
         self.rekey(now, server);
     }
 
-    pub(crate) fn observe(&mut self, now: TimeUs, server: ServerId, seen: Observation) {
+    pub(crate) fn observe(&mut self, now: TimeUs, server: ServerId, observation: Observation) {
         let decay_us = self.settings.observation_age_us_max;
-        self.servers[server].observe(now, seen, decay_us);
+        self.servers[server].observe(now, observation, decay_us);
         self.recency.touch(server);
         self.rekey(now, server);
     }
@@ -208,19 +208,19 @@ impl Choice {
     fn take_drawn(
         &mut self,
         now: TimeUs,
-        wanted: usize,
+        count: usize,
         best_first: fn(&mut Sample<'_>),
         chosen: &mut Vec<ServerId>,
     ) {
         best_first(&mut Sample {
             servers: &self.servers,
             drawn: &mut self.sample,
-            wanted,
+            count,
             now,
             decay_us: self.settings.observation_age_us_max,
             scratch: &mut self.loads,
         });
-        chosen.extend(self.sample.iter().chain(&self.aside).take(wanted));
+        chosen.extend(self.sample.iter().chain(&self.aside).take(count));
     }
 
     /// Draws `n` different servers into `sample`, and those to avoid that come up into `aside`: all
@@ -382,13 +382,13 @@ impl Choice {
         if !self.usable.has(server) {
             return ABSENT;
         }
-        let known = &self.servers[server];
+        let state = &self.servers[server];
         let at = Moment { now, silence_counts: !self.settings.held_for_sessions };
         if !self.settings.policy.uses_tokens() {
-            return (rank(known, at), known.turn);
+            return (rank(state, at), state.turn);
         }
         match self.pool.earliest(server) {
-            Some(stamp) => (rank(known, at), stamp),
+            Some(stamp) => (rank(state, at), stamp),
             None => ABSENT,
         }
     }

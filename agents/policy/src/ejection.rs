@@ -196,17 +196,17 @@ impl Ejection {
         own: Replies,
         rules: &EjectionRules,
     ) -> bool {
-        let mut others = Replies::default();
+        let mut total = Replies::default();
         for (other, record) in self.records.iter().enumerate() {
             if other != server && record.standing == Standing::In {
                 let recent = record.recent(now, rules);
-                others.all = others.all.saturating_add(recent.all);
-                others.failed = others.failed.saturating_add(recent.failed);
+                total.all = total.all.saturating_add(recent.all);
+                total.failed = total.failed.saturating_add(recent.failed);
             }
         }
         // Few replies say nothing of the others; products compare the shares.
-        let (all, failed) = (u64::from(others.all), u64::from(others.failed));
-        others.all >= rules.consecutive_failures
+        let (all, failed) = (u64::from(total.all), u64::from(total.failed));
+        total.all >= rules.consecutive_failures
             && 2 * failed * u64::from(own.all) >= u64::from(own.failed) * all
     }
 
@@ -215,7 +215,7 @@ impl Ejection {
         self.find(may, |term| term.until <= now)
     }
 
-    /// As `due`, by what cannot be copied.
+    /// The same as `due`, for requests that cannot be copied.
     pub(crate) fn due_alone(
         &self,
         now: TimeUs,
@@ -321,11 +321,11 @@ impl Record {
     /// The replies of the window, which may have moved on since the last of them.
     fn recent(&self, now: TimeUs, rules: &EjectionRules) -> Replies {
         let half = now / (rules.window_us / 2).max(1);
-        let none = Replies::default();
+        let empty = Replies::default();
         let (now, before) = match half.checked_sub(self.half) {
             Some(0) => (self.now, self.before),
-            Some(1) => (none, self.now),
-            _ => (none, none),
+            Some(1) => (empty, self.now),
+            _ => (empty, empty),
         };
         Replies {
             all: now.all.saturating_add(before.all),
@@ -438,8 +438,8 @@ mod tests {
         assert_eq!(probe(&mut ejection, 3 * SECOND), Some(0));
         ejection.idle(3 * SECOND, 0);
         assert_eq!(probe(&mut ejection, 3 * SECOND), Some(0), "it said nothing");
-        let back = ejection.observe(3 * SECOND, 0, (false, 0), 4);
-        assert_eq!(back, Change::Restored);
+        let change = ejection.observe(3 * SECOND, 0, (false, 0), 4);
+        assert_eq!(change, Change::Restored);
         assert_eq!(fail(&mut ejection, 4 * SECOND, 0, 5), Change::Ejected);
         // Twice ejected, one good second since: the second step again.
         assert_eq!(probe(&mut ejection, 6 * SECOND - 1), None);
@@ -455,22 +455,22 @@ mod tests {
         // Nor while it is probed; the probe's own reply does.
         assert_eq!(probe(&mut ejection, SECOND), Some(0));
         for failed in [false, true] {
-            let late = ejection.observe(2 * SECOND, 0, (failed, SECOND + 1), 4);
-            assert_eq!(late, Change::None);
+            let change = ejection.observe(2 * SECOND, 0, (failed, SECOND + 1), 4);
+            assert_eq!(change, Change::None);
         }
         assert_eq!(ejection.ejections, 1);
-        let back = ejection.observe(2 * SECOND, 0, (false, SECOND), 4);
-        assert_eq!(back, Change::Restored);
+        let change = ejection.observe(2 * SECOND, 0, (false, SECOND), 4);
+        assert_eq!(change, Change::Restored);
     }
 
     #[test]
     fn what_is_sent_after_its_time_decides_also_where_it_was_no_probe() {
         let mut ejection = ejection();
         fail(&mut ejection, 0, 0, 5);
-        let again = ejection.observe(SECOND, 0, (true, 0), 4);
-        assert_eq!((again, ejection.ejections), (Change::None, 2));
-        let back = ejection.observe(3 * SECOND, 0, (false, 0), 4);
-        assert_eq!(back, Change::Restored);
+        let change = ejection.observe(SECOND, 0, (true, 0), 4);
+        assert_eq!((change, ejection.ejections), (Change::None, 2));
+        let change = ejection.observe(3 * SECOND, 0, (false, 0), 4);
+        assert_eq!(change, Change::Restored);
     }
 
     #[test]

@@ -20,23 +20,23 @@ pub(crate) const RULE: Rule = Rule::new(
     "16 servers: not those hot by requests in flight, then the fastest",
     SelectionRule::Drawn {
         sample_size: |r| SAMPLE.max(2 * r),
-        best_first: |of| {
-            let hot = hot_beyond(of);
-            of.least_first(|server| cost(server, hot));
+        best_first: |sample| {
+            let hot = hot_beyond(sample);
+            sample.least_first(|server| cost(server, hot));
         },
     },
 );
 
 /// The bound of hot among these servers: more in flight than this.
-fn hot_beyond(of: &mut Sample<'_>) -> usize {
-    of.scratch.clear();
-    let in_use = of.drawn.iter().map(|&server| of.servers[server].in_use);
-    of.scratch.extend(in_use);
-    if of.scratch.is_empty() {
+fn hot_beyond(sample: &mut Sample<'_>) -> usize {
+    sample.scratch.clear();
+    let in_use = sample.drawn.iter().map(|&server| sample.servers[server].in_use);
+    sample.scratch.extend(in_use);
+    if sample.scratch.is_empty() {
         return 0;
     }
-    let place = (HOT_BEYOND * (of.scratch.len() - 1) as f64) as usize;
-    *of.scratch.select_nth_unstable(place).1
+    let place = (HOT_BEYOND * (sample.scratch.len() - 1) as f64) as usize;
+    *sample.scratch.select_nth_unstable(place).1
 }
 
 /// Lower is better: the class, then latency (cold) or requests in flight (hot, failing).

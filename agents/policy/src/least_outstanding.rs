@@ -11,7 +11,7 @@ pub(crate) const RULE: Rule =
 
 const SUSPECT: u64 = 1 << 32;
 
-/// Lower is better.
+/// Cost of a server; lower is better.
 fn rank(server: &Server, _: Moment) -> u64 {
     server.in_use as u64 + if server.is_suspect() { SUSPECT } else { 0 }
 }

@@ -14,9 +14,9 @@ pub(crate) const RULE: Rule = Rule {
         "two servers drawn, latency peaks times load",
         SelectionRule::Drawn {
             sample_size: |r| r + 1,
-            best_first: |of| {
-                let (now, decay_us) = (of.now, of.decay_us);
-                of.least_first(|server| cost(server, now, decay_us));
+            best_first: |sample| {
+                let (now, decay_us) = (sample.now, sample.decay_us);
+                sample.least_first(|server| cost(server, now, decay_us));
             },
         },
     )

@@ -8,7 +8,7 @@ use crate::{Grant, RequestId, ServerId};
 #[derive(Debug, Clone)]
 pub(crate) struct Waiting {
     pub(crate) request: RequestId,
-    pub(crate) wanted: usize,
+    pub(crate) count: usize,
     /// Number of these beyond the request's first.
     pub(crate) extras: usize,
     /// True if a server that is out may be probed by a copy of it.
@@ -42,7 +42,7 @@ impl Pending {
     }
 
     pub(crate) fn push(&mut self, waiting: Waiting) {
-        debug_assert!(!self.is_full() && waiting.wanted > 0);
+        debug_assert!(!self.is_full() && waiting.count > 0);
         self.bound += usize::from(waiting.only.is_some());
         self.queue.push_back(waiting);
     }
@@ -55,9 +55,9 @@ impl Pending {
     }
 
     fn remove(&mut self, place: usize) -> Option<Waiting> {
-        let removed = self.queue.remove(place)?;
-        self.bound -= usize::from(removed.only.is_some());
-        Some(removed)
+        let waiting = self.queue.remove(place)?;
+        self.bound -= usize::from(waiting.only.is_some());
+        Some(waiting)
     }
 
     /// Offers servers to each waiting request in order, one at a time, as long as `choose` finds one
@@ -78,10 +78,10 @@ impl Pending {
                         waiting.not.push(probe);
                         waiting.probes = false;
                     }
-                    waiting.wanted -= 1;
+                    waiting.count -= 1;
                     // The first to come is not an extra.
-                    waiting.extras = waiting.extras.min(waiting.wanted);
-                    if waiting.wanted == 0 {
+                    waiting.extras = waiting.extras.min(waiting.count);
+                    if waiting.count == 0 {
                         self.remove(place);
                     }
                 }

@@ -53,13 +53,13 @@ impl Percentile {
         if self.total < COUNT_MIN {
             return None;
         }
-        let wanted = (self.share * f64::from(self.total)).ceil() as u32;
+        let rank = (self.share * f64::from(self.total)).ceil() as u32;
         let mut below = 0;
-        let found = self.counts.iter().position(|count| {
+        let position = self.counts.iter().position(|count| {
             below += count;
-            below >= wanted
+            below >= rank
         });
-        found.map(upper_end)
+        position.map(upper_end)
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Rule {
 /// Selection of servers.
 #[derive(Debug)]
 pub(crate) enum SelectionRule {
-    /// In turn.
+    /// One server after the other.
     InTurn,
     /// The best of some that are drawn at random.
     Drawn {
@@ -58,7 +58,7 @@ pub(crate) struct Moment {
 pub(crate) struct Sample<'a> {
     pub(crate) servers: &'a [Server],
     pub(crate) drawn: &'a mut [ServerId],
-    pub(crate) wanted: usize,
+    pub(crate) count: usize,
     pub(crate) now: TimeUs,
     /// Time in which the memory of a peak decays to 1/e.
     pub(crate) decay_us: u64,
@@ -87,9 +87,9 @@ impl Rule {
 }
 
 impl Sample<'_> {
-    /// Brings the wanted servers of least cost to the front.
+    /// Brings the `count` servers of least cost to the front.
     pub(crate) fn least_first<C: PartialOrd>(&mut self, cost: impl Fn(&Server) -> C) {
-        for first in 0..self.wanted.min(self.drawn.len()) {
+        for first in 0..self.count.min(self.drawn.len()) {
             let mut best = (first, cost(&self.servers[self.drawn[first]]));
             for (place, &server) in self.drawn.iter().enumerate().skip(first + 1) {
                 let other = cost(&self.servers[server]);

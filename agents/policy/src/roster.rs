@@ -46,15 +46,15 @@ impl Roster {
     /// Brings a server drawn from those at `drawn` and beyond to the place `drawn`: called with 0,
     /// 1, 2 ... it is a Fisher-Yates shuffle that stops where the caller has enough.
     pub(crate) fn draw(&mut self, drawn: usize, rng: &mut Rng) -> Option<ServerId> {
-        let left = self.list.len().checked_sub(drawn).filter(|&left| left > 0)?;
-        self.swap(drawn, drawn + rng.below(left));
+        let count = self.list.len().checked_sub(drawn).filter(|&count| count > 0)?;
+        self.swap(drawn, drawn + rng.below(count));
         Some(self.list[drawn] as ServerId)
     }
 
-    fn swap(&mut self, one: usize, other: usize) {
-        self.list.swap(one, other);
-        self.places[self.list[one] as usize] = one as u32;
-        self.places[self.list[other] as usize] = other as u32;
+    fn swap(&mut self, first: usize, second: usize) {
+        self.list.swap(first, second);
+        self.places[self.list[first] as usize] = first as u32;
+        self.places[self.list[second] as usize] = second as u32;
     }
 }
 
@@ -72,20 +72,20 @@ mod tests {
             seed in any::<u64>(),
         ) {
             let mut roster = Roster::new(9);
-            let mut there = BTreeSet::new();
+            let mut members = BTreeSet::new();
             for (comes, server) in changes {
                 if comes {
                     roster.insert(server);
-                    there.insert(server);
+                    members.insert(server);
                 } else {
                     roster.remove(server);
-                    there.remove(&server);
+                    members.remove(&server);
                 }
                 let mut rng = Draws::new(seed);
-                let drawn: Vec<_> = (0..).map_while(|n| roster.draw(n, &mut rng)).collect();
-                prop_assert_eq!(drawn.len(), there.len());
-                prop_assert_eq!(&drawn.into_iter().collect::<BTreeSet<_>>(), &there);
-                prop_assert!((0..9).all(|server| roster.has(server) == there.contains(&server)));
+                let draws: Vec<_> = (0..).map_while(|n| roster.draw(n, &mut rng)).collect();
+                prop_assert_eq!(draws.len(), members.len());
+                prop_assert_eq!(&draws.into_iter().collect::<BTreeSet<_>>(), &members);
+                prop_assert!((0..9).all(|server| roster.has(server) == members.contains(&server)));
             }
         }
     }

@@ -68,7 +68,7 @@ pub struct Hedge {
     pub extras: usize,
 }
 
-/// Why a request got nothing.
+/// Reasons for granting nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refused {
@@ -107,7 +107,7 @@ pub struct Selector {
     latencies: Percentile,
     alive: usize,
     hedges: u64,
-    /// Scratch: those of one choice.
+    /// Scratch: servers of one choice.
     chosen: Vec<ServerId>,
 }
 
@@ -135,18 +135,18 @@ impl Selector {
     /// # Errors
     /// [`Refused`] when the request got nothing and waits for nothing.
     pub fn acquire(&mut self, ask: &Ask<'_>, grants: &mut Vec<Grant>) -> Result<Acquired, Refused> {
-        let wanted = ask.r.max(1).min(self.possible(ask.exclude));
-        if wanted == 0 {
+        let count = ask.r.max(1).min(self.possible(ask.exclude));
+        if count == 0 {
             return self.last_resort(ask, grants);
         }
         if let Some(server) = self.due_alone(ask) {
             self.ejection.probe(server);
             return Ok(self.give(ask, server, grants));
         }
-        let r = 1 + self.budget.request(ask.now, wanted - 1);
+        let r = 1 + self.budget.request(ask.now, count - 1);
         let hedges = self.policy().hedges();
-        let at_once = if hedges { 1 } else { r };
-        self.choose(ask.now, at_once, ask.exclude, ask.avoid);
+        let copies = if hedges { 1 } else { r };
+        self.choose(ask.now, copies, ask.exclude, ask.avoid);
         let granted = self.chosen.len();
         if granted == 0 && self.pending.is_full() {
             self.budget.refund(r - 1);
@@ -172,7 +172,7 @@ impl Selector {
         }
         self.pending.push(Waiting {
             request: ask.request,
-            wanted: waiting,
+            count: waiting,
             extras: waiting.min(r - 1),
             probes: ask.probes && probe.is_none(),
             not: [ask.exclude, &self.chosen, probe.as_slice()].concat(),
@@ -205,7 +205,7 @@ impl Selector {
         if waits {
             self.pending.push(Waiting {
                 request,
-                wanted: 1,
+                count: 1,
                 extras: 0,
                 probes: false,
                 not: Vec::new(),
@@ -250,15 +250,15 @@ impl Selector {
         }
         self.choose(ask.now, 1, ask.exclude, ask.avoid);
         self.hand_out(ask.request, grants);
-        let mut found = !self.chosen.is_empty();
-        if !found {
+        let mut is_granted = !self.chosen.is_empty();
+        if !is_granted {
             self.budget.refund(1);
             let probe = self.probe(ask.now, ask.exclude, ask.avoid);
             grants.extend(probe.map(|server| Grant::probe(ask.request, server)));
-            found = probe.is_some();
+            is_granted = probe.is_some();
         }
-        self.hedges += u64::from(found);
-        found
+        self.hedges += u64::from(is_granted);
+        is_granted
     }
 
     /// The request waits no longer (it was answered, or its deadline has come). Returns how many
@@ -268,23 +268,23 @@ impl Selector {
             return 0;
         };
         self.budget.refund(waiting.extras);
-        waiting.wanted
+        waiting.count
     }
 
-    /// Records what a replica saw of its server. Call it before the replica's release.
-    pub fn observe(&mut self, now: TimeUs, server: ServerId, seen: Observation) {
-        self.choice.observe(now, server, seen);
-        if let Observation::LatencyUs(us) = seen {
+    /// Records a replica's observation of its server. Call it before the replica's release.
+    pub fn observe(&mut self, now: TimeUs, server: ServerId, observation: Observation) {
+        self.choice.observe(now, server, observation);
+        if let Observation::LatencyUs(us) = observation {
             self.latencies.add(us);
         }
         if !self.is_alive(server) {
             return;
         }
-        let told = match seen {
+        let reply = match observation {
             Observation::LatencyUs(us) => (false, us),
             Observation::Error { after_us } => (true, after_us),
         };
-        match self.ejection.observe(now, server, told, self.alive) {
+        match self.ejection.observe(now, server, reply, self.alive) {
             Change::None => {}
             Change::Ejected => self.choice.set_usable(now, server, false),
             Change::Restored => self.choice.set_usable(now, server, true),
@@ -412,7 +412,7 @@ impl Selector {
         let counts = |(place, server): (usize, &ServerId)| {
             self.choice.is_usable(*server) && !exclude[..place].contains(server)
         };
-        let excluded = exclude.iter().enumerate().filter(|it| counts(*it)).count();
+        let excluded = exclude.iter().enumerate().filter(|entry| counts(*entry)).count();
         self.choice.usable_count() - excluded
     }
 
@@ -496,25 +496,25 @@ impl Selector {
         if self.choice.nothing_free() && !waiting.only.is_some_and(is_out) {
             return Offer::Nothing;
         }
-        let found = match waiting.only {
+        let candidate = match waiting.only {
             Some(server) => self.book_again(now, server).then_some(server),
             None => {
                 self.choose(now, 1, &waiting.not, &[]);
                 self.chosen.first().copied()
             }
         };
-        let Some(server) = found else {
+        let Some(server) = candidate else {
             return Offer::NotForYou;
         };
         // Not one of those that it waits for, which has gone out meanwhile.
-        let probes = waiting.probes && self.possible(&waiting.not) >= waiting.wanted;
+        let probes = waiting.probes && self.possible(&waiting.not) >= waiting.count;
         let probe = probes.then(|| self.probe(now, &waiting.not, &[]));
         Offer::Server { server, probe: probe.flatten() }
     }
 
     /// A server that is out, for one that has none and for whom no other can be had any more.
     fn last_resort_of(&self, waiting: &Waiting) -> Option<ServerId> {
-        let has_none = waiting.only.is_none() && waiting.extras < waiting.wanted;
+        let has_none = waiting.only.is_none() && waiting.extras < waiting.count;
         let is_stuck = has_none && self.possible(&waiting.not) == 0;
         is_stuck.then(|| self.any_out(&waiting.not))?
     }

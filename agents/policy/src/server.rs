@@ -70,18 +70,18 @@ impl Server {
     }
 
     /// `peak_decay_us`: the time in which the memory of a peak fades to 1/e.
-    pub(crate) fn observe(&mut self, now: TimeUs, seen: Observation, peak_decay_us: u64) {
-        let us = match seen {
+    pub(crate) fn observe(&mut self, now: TimeUs, observation: Observation, peak_decay_us: u64) {
+        let us = match observation {
             Observation::LatencyUs(us) => us.max(1),
             Observation::Error { after_us } => after_us.max(1),
         };
         self.last_us = us;
-        self.failed = matches!(seen, Observation::Error { .. });
+        self.failed = matches!(observation, Observation::Error { .. });
         if !self.failed {
             let us = us as f64;
-            let kept = decay(now.saturating_sub(self.observed_at), peak_decay_us);
-            let peak = self.peak_us * kept;
-            self.peak_us = if us > peak { us } else { peak + us * (1.0 - kept) };
+            let weight = decay(now.saturating_sub(self.observed_at), peak_decay_us);
+            let peak = self.peak_us * weight;
+            self.peak_us = if us > peak { us } else { peak + us * (1.0 - weight) };
             smooth(&mut self.smooth_us, us);
             smooth(&mut self.service_us, us / self.in_use.max(1) as f64);
             smooth(&mut self.by_load_us[load(self.in_use)], us);
@@ -156,13 +156,13 @@ impl Server {
     /// The latency when about as many requests were in flight as would be with one more, else at
     /// the nearest load that was seen.
     pub(crate) fn at_load_us(&self) -> f64 {
-        let wanted = load(self.in_use + 1);
-        let known = |class: usize| Some(self.by_load_us[class]).filter(|us| *us > 0.0);
+        let class = load(self.in_use + 1);
+        let mean_of = |index: usize| Some(self.by_load_us[index]).filter(|us| *us > 0.0);
         (0..LOADS)
             .find_map(|distance| {
-                let below = wanted.checked_sub(distance).and_then(known);
-                let above = (wanted + distance < LOADS).then_some(wanted + distance);
-                below.or_else(|| above.and_then(known))
+                let below = class.checked_sub(distance).and_then(mean_of);
+                let above = (class + distance < LOADS).then_some(class + distance);
+                below.or_else(|| above.and_then(mean_of))
             })
             .unwrap_or(0.0)
     }

@@ -24,7 +24,7 @@ use crate::{
 
 /// Version of the format; others are refused.
 pub const VERSION: u32 = 4;
-/// As many as an arbiter may have.
+/// Maximum servers, that of an arbiter.
 const SERVERS_MAX: usize = 1_000;
 const TOKENS_MAX: usize = 10_000;
 /// Maximum time, 285 years in microseconds: sums of a few do not overflow.
@@ -56,19 +56,19 @@ pub struct Header {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct End {
-    /// Why it ends.
+    /// Reason of the end.
     pub reason: Reason,
     /// Lines between the first and this.
     pub calls: u64,
 }
 
-/// Why a trace ends.
+/// Reasons of a trace's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// The arbiter has ended.
     Exit,
-    /// As many calls as there may be were written, others followed.
+    /// The maximum of calls is written; others followed.
     Full,
 }
 
@@ -134,15 +134,15 @@ pub enum Step<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// Of calls that return nothing.
+    /// Answer of calls that return nothing.
     Nothing,
-    /// Of `acquire` and `again`.
+    /// Answer of `acquire` and `again`.
     Acquired(Acquired),
-    /// Of `acquire` and `again`.
+    /// Refusal of `acquire` and `again`.
     Refused(Refused),
-    /// Of `hedge`.
+    /// Answer of `hedge`.
     Found(bool),
-    /// Of `cancel`.
+    /// Answer of `cancel`.
     Waited(usize),
 }
 
@@ -153,7 +153,7 @@ impl From<Result<Acquired, Refused>> for Answer {
 }
 
 impl<'a> Step<'a> {
-    /// Of [`Selector::acquire`].
+    /// The call of [`Selector::acquire`].
     pub fn acquire(ask: &Ask<'a>) -> Self {
         Self::Acquire {
             request: ask.request,
@@ -164,7 +164,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Of [`Selector::hedge`].
+    /// The call of [`Selector::hedge`].
     pub fn hedge(ask: &Ask<'a>) -> Self {
         Self::Hedge { request: ask.request, exclude: ask.exclude.into(), avoid: ask.avoid.into() }
     }
@@ -229,14 +229,14 @@ impl Call<'_> {
 impl Header {
     /// Refuses another version, and settings that no selector takes.
     pub fn check(&self) -> Result<(), Impossible> {
-        let of = &self.settings;
-        let (tokens, age_us) = (of.tokens_per_server, of.observation_age_us_max);
+        let settings = &self.settings;
+        let (tokens, age_us) = (settings.tokens_per_server, settings.observation_age_us_max);
         in_range("version", self.version, VERSION..=VERSION, "")?;
-        in_range("servers", of.servers, 1..=SERVERS_MAX, "")?;
+        in_range("servers", settings.servers, 1..=SERVERS_MAX, "")?;
         in_range("tokens_per_server", tokens, 1..=TOKENS_MAX, "")?;
         in_range("observation_age_us_max", age_us, 0..=TIME_MAX, "")?;
-        in_range("hedge_percentile", of.hedge_percentile, 0.0..=1.0, "")?;
-        check_guardrails(&of.guardrails)
+        in_range("hedge_percentile", settings.hedge_percentile, 0.0..=1.0, "")?;
+        check_guardrails(&settings.guardrails)
     }
 }
 

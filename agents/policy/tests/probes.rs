@@ -1,5 +1,5 @@
-//! How a server that is out for its failures is tried again, under each policy: beside, and alone only
-//! where there is no other way.
+//! Probes of a server that is out for its failures, under each policy: beside another server, and
+//! alone only where there is no other way.
 
 #![allow(clippy::unwrap_used)]
 
@@ -85,7 +85,7 @@ fn a_server_that_is_out_is_probed_by_one_request_that_has_all_others_that_it_wou
         let grants = ask(&mut selector, DUE, 2, r, true);
         let copies = if policy.hedges() { 1 } else { r.min(servers - 1) };
         assert_eq!(grants.len(), copies + 1, "{name:?}");
-        assert!(grants[..copies].iter().all(|it| it.server != 0), "{name:?}");
+        assert!(grants[..copies].iter().all(|grant| grant.server != 0), "{name:?}");
         assert_eq!(probed(&grants), [0], "{name:?}");
         assert!(grants[copies].probes, "{name:?}: behind the others");
         assert!(!selector.is_probe_due(DUE, &[]), "{name:?}: one at a time");
@@ -204,9 +204,9 @@ fn who_waits_for_a_token_gets_the_probe_with_it_and_never_before() {
         let mut gets = |request: u64, servers: &[ServerId]| {
             grants.clear();
             selector.release(DUE, 1, &mut grants);
-            let got: Vec<_> = grants.iter().map(|it| (it.request, it.server)).collect();
-            let wanted: Vec<_> = servers.iter().map(|server| (request, *server)).collect();
-            assert_eq!(got, wanted, "{policy:?}");
+            let pairs: Vec<_> = grants.iter().map(|grant| (grant.request, grant.server)).collect();
+            let expected: Vec<_> = servers.iter().map(|server| (request, *server)).collect();
+            assert_eq!(pairs, expected, "{policy:?}");
         };
         gets(3, &[1]);
         gets(4, &[1, 0]);
@@ -238,13 +238,13 @@ fn a_late_request_gets_a_server_that_is_in_before_one_that_is_to_be_probed() {
         for (servers, expected) in [(3, [2, 0]), (2, [0, 0])] {
             let mut selector = without_the_first(settings(policy, servers));
             let mut used = vec![1];
-            for wanted in expected.into_iter().take(servers - 1) {
+            for server in expected.into_iter().take(servers - 1) {
                 let mut grants = vec![];
                 let ask = Ask { exclude: &used, ..Ask::new(DUE, 1, 1) };
                 assert!(selector.hedge(&ask, &mut grants), "{policy:?}");
-                let got = (grants[0].server, grants[0].probes);
-                assert_eq!(got, (wanted, wanted == 0), "{policy:?}");
-                used.push(wanted);
+                let choice = (grants[0].server, grants[0].probes);
+                assert_eq!(choice, (server, server == 0), "{policy:?}");
+                used.push(server);
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::core::node::{Node, Stall};
 use crate::engine::Engine;
 use crate::http::{next, Reply};
 
-/// For a request and its answer.
+/// Time-out of a request and its answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Answers operators, one at a time, for ever.
@@ -58,7 +58,7 @@ fn health(engine: &Engine) -> Reply {
     })
 }
 
-/// In Prometheus' text format.
+/// Returns the metrics in Prometheus' text format.
 fn metrics(engine: &Engine, node: &Node) -> String {
     let mut out = String::new();
     let count = node.counters();
@@ -86,8 +86,8 @@ fn metrics(engine: &Engine, node: &Node) -> String {
         let master = engine.config.peers[monitor.view().id.master].name.as_str();
         line(&mut out, "press_master", &[("node", master)], 1);
     }
-    for (peer, it) in engine.config.peers.iter().enumerate() {
-        let labels = [("node", it.name.as_str())];
+    for (peer, entry) in engine.config.peers.iter().enumerate() {
+        let labels = [("node", entry.name.as_str())];
         line(&mut out, "press_member", &labels, node.membership().members().contains(peer).into());
         if let Some(link) = node.link(peer) {
             line(&mut out, "press_link_unacknowledged", &labels, link.unacknowledged().into());

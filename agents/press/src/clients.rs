@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::net::{TcpListener, TcpStream};
@@ -14,14 +15,16 @@ use tokio::time::timeout;
 
 use crate::core::message::Key;
 use crate::core::node::{Answer, Source};
-use crate::engine::{Asked, Engine};
+use crate::engine::{Engine, Response};
 use crate::http::{media_type, next, Reply, Request};
 
 /// Clients that wait in the kernel: few, so that others learn soon that the node is busy.
 pub const BACKLOG: u32 = 128;
 
-/// After an error of the system, such as too many open files.
-const AFTER_ERROR: std::time::Duration = std::time::Duration::from_millis(100);
+/// Time-out of a connection without a request, or with half of one.
+const IDLE: Duration = Duration::from_secs(60);
+/// Pause after an error of the system, such as too many open files.
+const AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// Lets clients in, for ever.
 pub async fn listen(engine: Rc<Engine>, listener: TcpListener) {
@@ -41,7 +44,7 @@ pub async fn listen(engine: Rc<Engine>, listener: TcpListener) {
                     let _ = stream.set_nodelay(true); // it only makes replies quicker
                     match &place {
                         Some(_) => serve(&engine, stream).await,
-                        None => refuse(&engine, stream).await,
+                        None => refuse(stream).await,
                     }
                 });
             }
@@ -53,22 +56,22 @@ pub async fn listen(engine: Rc<Engine>, listener: TcpListener) {
     }
 }
 
-async fn refuse(engine: &Engine, mut stream: TcpStream) {
+async fn refuse(mut stream: TcpStream) {
     let mut bytes = BytesMut::new();
     // A connection that is closed with a request unread is reset, and the answer lost.
-    let asked = timeout(engine.config.idle, next(&mut stream, &mut bytes)).await;
-    if let Ok(Ok(Some(_))) = asked {
-        let _ = timeout(engine.config.idle, busy().write(&mut stream, false, false)).await;
+    let request = timeout(IDLE, next(&mut stream, &mut bytes)).await;
+    if let Ok(Ok(Some(_))) = request {
+        let _ = timeout(IDLE, busy().write(&mut stream, false, false)).await;
     }
 }
 
 async fn serve(engine: &Rc<Engine>, mut stream: TcpStream) {
     let mut bytes = BytesMut::with_capacity(1 << 10);
     loop {
-        let Ok(asked) = timeout(engine.config.idle, next(&mut stream, &mut bytes)).await else {
+        let Ok(request) = timeout(IDLE, next(&mut stream, &mut bytes)).await else {
             return;
         };
-        let (reply, is_head, is_kept) = match asked {
+        let (reply, is_head, is_kept) = match request {
             Ok(None) => return,
             Ok(Some(request)) => {
                 let Some(reply) = answer(engine, &request, &stream).await else {
@@ -81,14 +84,14 @@ async fn serve(engine: &Rc<Engine>, mut stream: TcpStream) {
                 (Reply::text(status, text), false, false)
             }
         };
-        let written = timeout(engine.config.idle, reply.write(&mut stream, is_head, is_kept)).await;
-        if !is_kept || !matches!(written, Ok(Ok(()))) {
+        let result = timeout(IDLE, reply.write(&mut stream, is_head, is_kept)).await;
+        if !is_kept || !matches!(result, Ok(Ok(()))) {
             return;
         }
     }
 }
 
-/// The reply; none when the client has gone away.
+/// Returns the reply; none when the client has gone.
 async fn answer(engine: &Rc<Engine>, request: &Request, stream: &TcpStream) -> Option<Reply> {
     let Some(key) = request.key() else {
         return Some(missing());
@@ -103,8 +106,8 @@ async fn answer(engine: &Rc<Engine>, request: &Request, stream: &TcpStream) -> O
         }
     }
     let answer = match engine.request(&key) {
-        Asked::Now(answer) => answer,
-        Asked::Later(ticket, answer) => tokio::select! {
+        Response::Now(answer) => answer,
+        Response::Later(ticket, answer) => tokio::select! {
             answer = answer => answer.ok()?,
             () = hang_up(stream) => {
                 engine.withdraw(ticket, &key);
@@ -115,7 +118,7 @@ async fn answer(engine: &Rc<Engine>, request: &Request, stream: &TcpStream) -> O
     Some(reply(&key, answer))
 }
 
-/// Until the client is gone; for ever with one that sends its next request already.
+/// Waits until the client has gone; for ever if it has sent its next request already.
 async fn hang_up(stream: &TcpStream) {
     match stream.peek(&mut [0]).await {
         Ok(0) | Err(_) => {}

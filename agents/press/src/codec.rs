@@ -10,28 +10,28 @@ use crate::page_key::is_key;
 /// The largest page that nodes hold.
 pub const PAGE_BYTES_MAX: usize = 4 << 20;
 
-/// A page and what stands before it.
+/// Maximum length of a message: a page with its head.
 const FRAME_BYTES_MAX: usize = PAGE_BYTES_MAX + 64;
 
-/// Begins what two nodes say first.
+/// First bytes of a hello.
 const HELLO: &[u8; 8] = b"PRESS/1\n";
 
-/// How long that is.
+/// Length of a hello.
 pub const HELLO_BYTES: usize = HELLO.len() + 5;
 
-/// Why bytes are no message.
+/// Reasons for refusing bytes as a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Garbage {
-    /// Longer than a message can be.
+    /// A length above the maximum.
     #[error("expected a message of at most {FRAME_BYTES_MAX} bytes (got one of {0})")]
     TooLong(usize),
-    /// Of no kind.
+    /// An unknown kind.
     #[error("expected a kind of message (got {0})")]
     Kind(u8),
-    /// It ends too early or too late.
+    /// A message that ends too early or too late.
     #[error("expected a message as long as it says (got another)")]
     Length,
-    /// The name of no page.
+    /// A name that no page can have.
     #[error("expected the name of a page (got another)")]
     Key,
 }
@@ -45,7 +45,7 @@ pub fn hello(cluster: u32, me: usize) -> [u8; HELLO_BYTES] {
     out
 }
 
-/// The sender, if it means this cluster.
+/// Returns the sender of a hello of this cluster.
 pub fn hello_of(bytes: &[u8; HELLO_BYTES], cluster: u32) -> Option<usize> {
     (bytes[..12] == hello(cluster, 0)[..12]).then_some(usize::from(bytes[12]))
 }
@@ -95,7 +95,7 @@ fn put_keys(keys: &[Key], out: &mut BytesMut) {
     }
 }
 
-/// Takes the next message from the front, once all of it is there.
+/// Takes the next message from the front, once it is complete.
 pub fn decode(bytes: &mut BytesMut) -> Result<Option<Message>, Garbage> {
     let Some(head) = bytes.first_chunk::<4>() else {
         return Ok(None);
@@ -183,7 +183,7 @@ pub fn datagram(cluster: u32, me: usize, datagram: Datagram) -> Vec<u8> {
     out
 }
 
-/// The sender and the message, if it is one of this cluster.
+/// Returns the sender and the message of a datagram of this cluster.
 pub fn datagram_of(bytes: &[u8], cluster: u32) -> Option<(usize, Datagram)> {
     let (head, mut rest) = bytes.split_first_chunk::<HELLO_BYTES>()?;
     let from = hello_of(head, cluster)?;
@@ -231,14 +231,14 @@ mod tests {
         let mut all = BytesMut::new();
         samples().iter().for_each(|message| encode(message, &mut all));
         for piece in 1..all.len() {
-            let (mut buffer, mut read) = (BytesMut::new(), vec![]);
+            let (mut buffer, mut messages) = (BytesMut::new(), vec![]);
             for bytes in all.chunks(piece) {
                 buffer.extend_from_slice(bytes);
                 while let Some(message) = decode(&mut buffer).unwrap() {
-                    read.push(message);
+                    messages.push(message);
                 }
             }
-            assert_eq!(read, samples());
+            assert_eq!(messages, samples());
         }
     }
 
@@ -276,9 +276,9 @@ mod tests {
             Datagram::Present,
             Datagram::Suspect(2),
         ];
-        for one in all {
-            let bytes = datagram(9, 3, one);
-            assert_eq!(datagram_of(&bytes, 9), Some((3, one)));
+        for sample in all {
+            let bytes = datagram(9, 3, sample);
+            assert_eq!(datagram_of(&bytes, 9), Some((3, sample)));
             assert_eq!(datagram_of(&bytes, 8), None);
             assert_eq!(datagram_of(&bytes[..bytes.len() - 1], 9), None);
         }

@@ -28,7 +28,6 @@ press: one node of a web server that is several
   --window N             messages on their way to a peer (64)
   --queue N              messages that wait for one before the node takes no requests (64)
   --connections N        of clients at a time (512)
-  --idle-s N             a client's connection without a request, or with half of one (60)
   --beat-ms N            between heartbeats (500; this and what follows not with perf)
   --query-ms N           between the master's queries (1000)
   --fail-after-ms N      who is silent for so long has failed (3000)
@@ -42,7 +41,7 @@ pub enum Mode {
     Perf,
     /// Highly available.
     Ha,
-    /// As before, and sheds load.
+    /// High availability that also sheds load.
     Shed,
 }
 
@@ -64,7 +63,7 @@ impl FromStr for Mode {
 pub struct Peer {
     /// Its name.
     pub name: String,
-    /// TCP and UDP.
+    /// Its address, for TCP and UDP.
     pub address: SocketAddr,
 }
 
@@ -75,7 +74,7 @@ pub struct Config {
     pub me: usize,
     /// All nodes.
     pub peers: Vec<Peer>,
-    /// The pages.
+    /// Folder with the pages.
     pub root: PathBuf,
     /// Configuration of the cluster.
     pub mode: Mode,
@@ -83,12 +82,10 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Address for operators.
     pub admin: SocketAddr,
-    /// Its bounds.
+    /// Bounds of the node.
     pub limits: Limits,
-    /// Clients at a time.
+    /// Maximum clients at a time.
     pub connections: usize,
-    /// A client that says nothing.
-    pub idle: Duration,
     /// Times of the monitor.
     pub times: Times,
 }
@@ -117,7 +114,6 @@ impl Config {
                 keys_of_peer: KEYS_OF_PEER_MAX,
             },
             connections,
-            idle: Duration::from_secs(number(&options, "idle-s", 60, 3600)?),
             times: Times {
                 beat: ms(&options, "beat-ms", 500)?,
                 query: ms(&options, "query-ms", 1000)?,
@@ -138,7 +134,7 @@ impl Config {
         Node::new(me, nodes, self.limits, membership)
     }
 
-    /// Names the cluster: nodes with other peers, or watched otherwise, are of another.
+    /// Number of the cluster; nodes with other peers or another membership have another one.
     pub fn cluster(&self) -> u32 {
         let mut sum = crc32fast::Hasher::new();
         sum.update(&[u8::from(self.mode == Mode::Perf)]);
@@ -162,7 +158,7 @@ impl Config {
     }
 }
 
-/// More pages than any folder that this server is for.
+/// Maximum keys that a peer may have.
 const KEYS_OF_PEER_MAX: usize = 1 << 20;
 
 fn peers(text: &str) -> Result<Vec<Peer>, Usage> {

@@ -25,10 +25,10 @@ struct Wire {
 }
 
 /// A request that has been made.
-pub enum Asked {
+pub enum Response {
     /// The answer was there.
     Now(Answer),
-    /// It will come.
+    /// The answer will come.
     Later(Ticket, oneshot::Receiver<Answer>),
 }
 
@@ -48,7 +48,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// A node that nobody has asked anything yet.
+    /// Creates a node without connections or requests.
     pub fn new(config: Config, datagrams: UdpSocket) -> Rc<Self> {
         Rc::new(Self {
             node: RefCell::new(config.node()),
@@ -64,17 +64,17 @@ impl Engine {
         })
     }
 
-    /// Looks at the node.
+    /// Reads the node's state.
     pub fn look<T>(&self, look: impl FnOnce(&Node) -> T) -> T {
         look(&self.node.borrow())
     }
 
-    /// Does it serve clients, and has room for a request?
+    /// True if it serves clients and has room for a request.
     pub fn is_ready(&self) -> bool {
         self.look(|node| node.membership().serves() && node.stall().is_none())
     }
 
-    /// Busy in the configuration that says so instead of letting clients wait.
+    /// True if it is busy and answers so, instead of letting clients wait.
     pub fn sheds(&self) -> bool {
         self.config.mode == Mode::Shed
     }
@@ -90,28 +90,28 @@ impl Engine {
         }
     }
 
-    /// A client wants a page.
-    pub fn request(self: &Rc<Self>, key: &Key) -> Asked {
+    /// Requests a page for a client.
+    pub fn request(self: &Rc<Self>, key: &Key) -> Response {
         let ticket = self.tickets.get() + 1;
         self.tickets.set(ticket);
         let mut actions = self.act(|node| node.request(ticket, key));
         match actions.pop() {
-            Some(Action::Reply(_, answer)) => return Asked::Now(answer),
+            Some(Action::Reply(_, answer)) => return Response::Now(answer),
             other => actions.extend(other),
         }
         let (sender, receiver) = oneshot::channel();
         self.waiting.borrow_mut().insert(ticket, sender);
         self.carry_out(actions);
-        Asked::Later(ticket, receiver)
+        Response::Later(ticket, receiver)
     }
 
-    /// A client has gone away.
+    /// Forgets the request of a client that has gone.
     pub fn withdraw(&self, ticket: Ticket, key: &Key) {
         self.waiting.borrow_mut().remove(&ticket);
         self.node.borrow_mut().withdraw(ticket, key);
     }
 
-    /// A connection with `peer` is there; `task` carries it.
+    /// Registers a connection with `peer`, which `task` carries.
     pub fn link_up(
         self: &Rc<Self>,
         peer: usize,
@@ -126,21 +126,21 @@ impl Engine {
         tracing::info!(connection = %id, "connected with {name}");
     }
 
-    /// A connection ended.
-    pub fn link_down(self: &Rc<Self>, id: LinkId, why: &str) {
+    /// Removes a connection that has ended.
+    pub fn link_down(self: &Rc<Self>, id: LinkId, reason: &str) {
         let wire = self.wires.borrow_mut().remove(&id);
         if wire.is_some() {
-            tracing::info!(connection = %id, "ended: {why}");
+            tracing::info!(connection = %id, "ended: {reason}");
             self.happened(|node| node.link_down(id));
         }
     }
 
-    /// A message came.
+    /// Passes a message to the node.
     pub fn message(self: &Rc<Self>, id: LinkId, message: Message) {
         self.happened(|node| node.message(id, message));
     }
 
-    /// Datagrams of the monitor, for ever.
+    /// Passes datagrams of the monitor to the node, for ever.
     pub async fn monitor(self: Rc<Self>) {
         let mut bytes = [0; 64];
         let cluster = self.config.cluster();
@@ -229,8 +229,8 @@ impl Engine {
         let engine = Rc::clone(self);
         let (root, name) = (Arc::clone(&self.root), key.clone());
         spawn_local(async move {
-            let read = spawn_blocking(move || read(&root, &name)).await;
-            let outcome = read.unwrap_or(Outcome::Failed);
+            let outcome = spawn_blocking(move || read(&root, &name)).await;
+            let outcome = outcome.unwrap_or(Outcome::Failed);
             engine.happened(|node| node.read(&key, outcome));
         });
     }
@@ -241,8 +241,8 @@ const TICK: Duration = Duration::from_millis(50);
 
 fn read(root: &Path, key: &Key) -> Outcome {
     let path: PathBuf = root.join(&**key);
-    let failed = |what: String| {
-        tracing::error!("{}: {what}", path.display());
+    let failed = |reason: String| {
+        tracing::error!("{}: {reason}", path.display());
         Outcome::Failed
     };
     match std::fs::metadata(&path) {

@@ -18,16 +18,16 @@ const FIELDS_MAX: usize = 64;
 pub struct Request {
     /// Its target without the first slash and without a query.
     pub path: String,
-    /// Only the head of the answer is wanted.
+    /// True if only the head of the answer is requested.
     pub is_head: bool,
-    /// The connection goes on after it.
+    /// True if the connection stays open after it.
     pub is_kept: bool,
 }
 
-/// Why a request is not answered with what it asks for.
+/// Reasons for not answering a request.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub enum Refusal {
-    /// It is none.
+    /// Bytes that are no request.
     Bad,
     /// Neither GET nor HEAD.
     Method,
@@ -36,7 +36,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The line of the answer, and what it says.
+    /// Returns the status line of the answer, and its text.
     pub fn status(self) -> (&'static str, &'static str) {
         match self {
             Self::Bad => ("400 Bad Request", "expected a request without a body (got another)\n"),
@@ -48,7 +48,7 @@ impl Refusal {
     }
 }
 
-/// Takes a request from the front, once all of it is there.
+/// Takes a request from the front, once it is complete.
 ///
 /// # Errors
 /// When it is none that can be answered; nothing that follows it can be understood then.
@@ -117,18 +117,18 @@ pub fn media_type(key: &str) -> &'static str {
 
 /// An answer.
 pub struct Reply {
-    /// Code and words.
+    /// Status code and reason.
     pub status: &'static str,
-    /// Of the body.
+    /// Media type of the body.
     pub media_type: &'static str,
     /// More fields, each with its line end.
     pub fields: &'static str,
-    /// The page asked for.
+    /// An answer with the requested page.
     pub body: Bytes,
 }
 
 impl Reply {
-    /// A sentence.
+    /// An answer with a sentence.
     pub fn text(status: &'static str, text: impl Into<Bytes>) -> Self {
         Self { status, media_type: "text/plain; charset=utf-8", fields: "", body: text.into() }
     }
@@ -156,7 +156,7 @@ impl Reply {
 /// Reads until there is a request.
 ///
 /// # Errors
-/// As `parse`; the inner result is none at the end of the connection, or where it breaks.
+/// Those of `parse`. The result is none at the end of the connection, or where it breaks.
 pub async fn next(
     stream: &mut TcpStream,
     bytes: &mut BytesMut,

@@ -42,13 +42,13 @@ fn run(words: Vec<String>) -> Result<()> {
     let served = local.block_on(&runtime, async {
         let mut term = signal(SignalKind::terminate())?;
         let mut int = signal(SignalKind::interrupt())?;
-        let ended = async {
+        let end = async {
             tokio::select! {
                 _ = term.recv() => {}
                 _ = int.recv() => {}
             }
         };
-        press::server::run(config, ended).await
+        press::server::run(config, end).await
     });
     // A read of a hung disk is not waited for.
     runtime.shutdown_background();

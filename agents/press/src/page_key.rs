@@ -1,6 +1,6 @@
 //! The allowed keys of a page, from clients and peers.
 
-/// The longest.
+/// Maximum length of a name.
 const KEY_BYTES_MAX: usize = 512;
 
 /// Letters, digits, `.`, `_` and `-` in segments that begin with no dot: a name leads to no file outside

@@ -17,16 +17,16 @@ use crate::core::link::LinkId;
 use crate::core::message::Message;
 use crate::engine::Engine;
 
-/// Between two looks for a node.
+/// Pause between two tries to connect to a node.
 const DIAL_EVERY: Duration = Duration::from_millis(100);
 
-/// For a connection and the first words on it.
+/// Time-out of a connection and its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Bytes that are written at once, about.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// Lets other nodes in, for ever.
+/// Accepts connections of other nodes, for ever.
 pub async fn listen(engine: Rc<Engine>, listener: TcpListener) {
     loop {
         match listener.accept().await {
@@ -41,7 +41,7 @@ pub async fn listen(engine: Rc<Engine>, listener: TcpListener) {
     }
 }
 
-/// Looks for node `peer`, for ever.
+/// Keeps a connection to node `peer`, for ever.
 pub async fn dial(engine: Rc<Engine>, peer: usize) {
     loop {
         let is_wanted = engine.look(|node| node.admits(peer) && node.link(peer).is_none());
@@ -68,31 +68,31 @@ async fn connect(engine: &Engine, peer: usize) -> Result<TcpStream> {
     own.set_port(0);
     socket.bind(own)?;
     let mut stream = socket.connect(peers[peer].address).await?;
-    say_hello(engine, &mut stream).await?;
-    match heard_hello(engine, &mut stream).await? == peer {
+    send_hello(engine, &mut stream).await?;
+    match receive_hello(engine, &mut stream).await? == peer {
         true => Ok(stream),
         false => bail!("expected node {peer}"),
     }
 }
 
 async fn answer(engine: Rc<Engine>, mut stream: TcpStream) {
-    let heard = tokio::time::timeout(HELLO_TIMEOUT, heard_hello(&engine, &mut stream)).await;
-    let Ok(Ok(peer)) = heard else { return };
+    let handshake = tokio::time::timeout(HELLO_TIMEOUT, receive_hello(&engine, &mut stream)).await;
+    let Ok(Ok(peer)) = handshake else { return };
     let is_its =
         stream.peer_addr().is_ok_and(|from| from.ip() == engine.config.peers[peer].address.ip());
     let is_admitted = is_its && engine.look(|node| node.admits(peer));
-    if is_admitted && say_hello(&engine, &mut stream).await.is_ok() {
+    if is_admitted && send_hello(&engine, &mut stream).await.is_ok() {
         up(&engine, peer, stream);
     }
 }
 
-async fn say_hello(engine: &Engine, stream: &mut TcpStream) -> Result<()> {
+async fn send_hello(engine: &Engine, stream: &mut TcpStream) -> Result<()> {
     let words = hello(engine.config.cluster(), engine.config.me);
     Ok(stream.write_all(&words).await?)
 }
 
-/// The node at the other end; nobody else than another node of this cluster.
-async fn heard_hello(engine: &Engine, stream: &mut TcpStream) -> Result<usize> {
+/// Returns the node at the other end, which is of this cluster.
+async fn receive_hello(engine: &Engine, stream: &mut TcpStream) -> Result<usize> {
     let mut words = [0; HELLO_BYTES];
     stream.read_exact(&mut words).await?;
     let peer = hello_of(&words, engine.config.cluster());
@@ -115,12 +115,12 @@ async fn carry(
     messages: mpsc::UnboundedReceiver<Message>,
 ) {
     // Small messages do not wait for others.
-    let ended = match stream.set_nodelay(true) {
+    let end = match stream.set_nodelay(true) {
         Ok(()) => both_ways(&engine, id, stream, messages).await,
         Err(error) => Err(error.into()),
     };
-    let why = ended.map_or_else(|error| format!("{error:#}"), |()| "by the other node".to_owned());
-    engine.link_down(id, &why);
+    let cause = end.map_or_else(|error| format!("{error:#}"), |()| "by the other node".to_owned());
+    engine.link_down(id, &cause);
 }
 
 async fn both_ways(

@@ -15,8 +15,8 @@ use crate::{admin, clients, peers};
 /// Connections that the kernel keeps until they are accepted, of nodes and operators.
 const BACKLOG: u32 = 128;
 
-/// Serves until `ended` does. Clients are let in once the cluster serves.
-pub async fn run(config: Config, ended: impl std::future::Future<Output = ()>) -> Result<()> {
+/// Serves until `end` is ready. Clients are let in once the cluster serves.
+pub async fn run(config: Config, end: impl std::future::Future<Output = ()>) -> Result<()> {
     let own = config.peers[config.me].address;
     let nodes = port(own, "--peers", BACKLOG)?;
     let operators = port(config.admin, "--admin", BACKLOG)?;
@@ -35,7 +35,7 @@ pub async fn run(config: Config, ended: impl std::future::Future<Output = ()>) -
     spawn_local(Rc::clone(&engine).clock());
     tokio::select! {
         served = serve(&engine) => served,
-        () = ended => Ok(()),
+        () = end => Ok(()),
     }
 }
 

@@ -19,7 +19,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Event {
     pub(crate) at_ns: u64,
     order: u64,
-    pub(crate) what: u32,
+    pub(crate) code: u32,
     pub(crate) version: u32,
 }
 
@@ -62,8 +62,8 @@ impl Calendar {
     }
 
     /// Puts an event in; one before the last that came out comes out next.
-    pub(crate) fn push(&mut self, at_ns: u64, what: u32, version: u32) {
-        let event = Event { at_ns, order: self.next_order, what, version };
+    pub(crate) fn push(&mut self, at_ns: u64, code: u32, version: u32) {
+        let event = Event { at_ns, order: self.next_order, code, version };
         self.next_order += 1;
         let day = at_ns >> self.shift;
         if day <= self.day {
@@ -158,9 +158,9 @@ mod tests {
                 if step == 0 {
                     literal.sort_unstable();
                     let expected = (!literal.is_empty()).then(|| literal.remove(0));
-                    let came = calendar.pop().map(|event| (event.at_ns, event.what));
-                    prop_assert_eq!(came, expected);
-                    now = came.map_or(now, |(at_ns, _)| at_ns);
+                    let event = calendar.pop().map(|event| (event.at_ns, event.code));
+                    prop_assert_eq!(event, expected);
+                    now = event.map_or(now, |(at_ns, _)| at_ns);
                 } else {
                     let at_ns = now + ahead % 10u64.pow(4 * u32::from(step) - 1);
                     calendar.push(at_ns, number, 0);

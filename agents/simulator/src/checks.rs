@@ -89,12 +89,12 @@ impl Tier {
             in_range(at("quota.period_s"), quota.period_s, 1e-6..=10.0, " s")?;
             if !(quota.burst_cores >= self.cores && quota.burst_cores <= 1024.0) {
                 let expected = format!("cores ({}) to 1024", self.cores);
-                let came = quota.burst_cores;
-                return Err(Impossible::new(at("quota.burst_cores"), expected, came));
+                let cores = quota.burst_cores;
+                return Err(Impossible::new(at("quota.burst_cores"), expected, cores));
             }
             if self.discipline != Discipline::ProcessorSharing {
-                let came = "first-come-first-served";
-                return Err(Impossible::new(at("quota"), "none with that discipline", came));
+                let discipline = "first-come-first-served";
+                return Err(Impossible::new(at("quota"), "none with that discipline", discipline));
             }
         }
         within(&at("pieces"), self.pieces as usize, 1, PIECES_MAX)?;
@@ -103,7 +103,7 @@ impl Tier {
         at_least_0(at("card_s"), self.card_s)?;
         at_least_0(at("after_s"), self.after_s)?;
         in_range(at("hedge_percentile"), self.hedge_percentile, 1.0..=99.9, "")?;
-        wire::guardrails::validate(&self.guardrails).map_err(|why| why.within(place))?;
+        wire::guardrails::validate(&self.guardrails).map_err(|refusal| refusal.within(place))?;
         self.work.sampler(&at("work"))?;
         in_range(at("copies.correlated"), self.copies.same_share(), 0.0..=1.0, "")?;
         match (&self.calls, last) {

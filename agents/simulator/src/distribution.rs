@@ -62,7 +62,7 @@ pub enum TimeLaw {
     Mixture {
         /// Counts or shares.
         weights: Vec<f64>,
-        /// As many laws.
+        /// Laws, one for each weight.
         laws: Vec<TimeLaw>,
     },
 }
@@ -352,12 +352,12 @@ mod tests {
             let sampler = law.sampler("work").unwrap();
             assert!((law.mean_s() - mean).abs() < 1e-9, "{law:?}: {}", law.mean_s());
             let mut rng = stream(1, 2);
-            let drawn = (0..200_000).map(|_| sampler.draw(&mut rng)).sum::<f64>() / 200_000.0;
-            assert!((drawn / mean - 1.0).abs() < 0.02, "{law:?}: {drawn}");
+            let sample_mean = (0..200_000).map(|_| sampler.draw(&mut rng)).sum::<f64>() / 200_000.0;
+            assert!((sample_mean / mean - 1.0).abs() < 0.02, "{law:?}: {sample_mean}");
         }
         let (count, mut rng) = (CountLaw::Geometric { mean: 4.0 }, stream(3, 0));
-        let drawn =
+        let sample_mean =
             (0..200_000).map(|_| count.draw(&mut rng)).map(f64::from).sum::<f64>() / 200_000.0;
-        assert!((drawn - 4.0).abs() < 0.05, "{drawn}");
+        assert!((sample_mean - 4.0).abs() < 0.05, "{sample_mean}");
     }
 }

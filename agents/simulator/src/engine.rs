@@ -30,7 +30,7 @@ pub(crate) struct Simulation<'a> {
     pub(crate) now_ns: u64,
     pub(crate) calendar: Calendar,
     pub(crate) tiers: Vec<Tier>,
-    /// Over all tiers.
+    /// Servers of all tiers.
     pub(crate) servers: Vec<Server>,
     /// Per server, of tiers that serve first come, first served.
     pub(crate) lines: Vec<Line>,
@@ -148,8 +148,8 @@ impl<'a> Simulation<'a> {
             return;
         };
         self.now_ns = event.at_ns;
-        let number = event.what & !KIND;
-        match event.what & KIND {
+        let number = event.code & !KIND;
+        match event.code & KIND {
             WORK_ENDS => {
                 if self.servers[number as usize].version != event.version {
                     return; // rescheduled meanwhile; not counted
@@ -275,27 +275,27 @@ impl<'a> Simulation<'a> {
 
     fn tier_report(&self, index: usize, measured_s: f64) -> TierReport {
         let (tier, spec) = (&self.tiers[index], &self.scenario.tiers[index]);
-        let seen = &tier.measure;
-        let requests = seen.latencies.count() + seen.failed;
+        let measure = &tier.measure;
+        let requests = measure.latencies.count() + measure.failed;
         let cores_s = measured_s * spec.servers as f64 * spec.cores;
         let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
         TierReport {
             name: spec.name.clone(),
             request_per_s: share(requests as f64, measured_s),
-            latency: seen.latencies.plain_report(),
-            failed: seen.failed,
-            refused: seen.refused,
-            copies: seen.copies,
-            lost_share: share(seen.copies_lost as f64, seen.copies as f64),
-            work_lost_share: share(seen.work_lost_s, seen.work_s),
+            latency: measure.latencies.plain_report(),
+            failed: measure.failed,
+            refused: measure.refused,
+            copies: measure.copies,
+            lost_share: share(measure.copies_lost as f64, measure.copies as f64),
+            work_lost_share: share(measure.work_lost_s, measure.work_s),
             processing_s: spec.work.mean_s(),
-            utilisation: share(seen.work_s, cores_s),
-            hold_s: share(seen.hold_s, seen.grants as f64),
-            grant_per_s: share(seen.grants as f64, measured_s),
-            waited_share: share(seen.waits as f64, requests as f64),
-            wait_s: share(seen.wait_s, seen.waits as f64),
-            hedges: seen.hedges,
-            collided_share: share(seen.collided as f64, requests as f64),
+            utilisation: share(measure.work_s, cores_s),
+            hold_s: share(measure.hold_s, measure.grants as f64),
+            grant_per_s: share(measure.grants as f64, measured_s),
+            waited_share: share(measure.waits as f64, requests as f64),
+            wait_s: share(measure.wait_s, measure.waits as f64),
+            hedges: measure.hedges,
+            collided_share: share(measure.collided as f64, requests as f64),
         }
     }
 }

@@ -38,19 +38,19 @@ impl Simulation<'_> {
         if self.tiers[tier].apart {
             self.list_siblings(tier, parent);
         }
-        let here = &mut self.tiers[tier];
+        let state = &mut self.tiers[tier];
         let now = self.now_ns / 1000;
-        let replicas = here.selector.replicas(now, here.replicas);
+        let replicas = state.selector.replicas(now, state.replicas);
         let ask = Ask {
             // A session that goes to one server cannot be copied.
-            probes: replicas > 1 || !here.by_connection,
-            avoid: &here.avoid,
+            probes: replicas > 1 || !state.by_connection,
+            avoid: &state.avoid,
             ..Ask::new(now, u64::from(id), replicas)
         };
-        match here.selector.acquire(&ask, &mut here.grants) {
+        match state.selector.acquire(&ask, &mut state.grants) {
             Ok(acquired) => {
-                let at_once = here.grants.iter().filter(|grant| !grant.probes).count();
-                self.connections[id].to_come = (at_once + acquired.waiting) as u32;
+                let copies = state.grants.iter().filter(|grant| !grant.probes).count();
+                self.connections[id].to_come = (copies + acquired.waiting) as u32;
                 self.plan_hedges(id, acquired.hedge);
                 self.take_grants(tier);
             }
@@ -126,13 +126,13 @@ impl Simulation<'_> {
         if self.connections[above].slots.len() < 2 {
             return;
         }
-        let met = self.connections[above].slots.iter().any(|slot| {
+        let collides = self.connections[above].slots.iter().any(|slot| {
             slot.copy != NONE && slot.copy != parent && {
                 let child = self.copies[slot.copy].child;
                 child != NONE && self.connections[child].slots.iter().any(|s| s.server == server)
             }
         });
-        if met {
+        if collides {
             self.connections[above].collided = true;
         }
     }
@@ -222,10 +222,10 @@ impl Simulation<'_> {
         let may_resend = slot.sent_seq < connection.seq && !given_up && !idle;
         let tier = &mut self.tiers[tier_index];
         let after_us = (self.now_ns - sent_ns) / 1000;
-        let seen =
+        let observation =
             if good { Observation::LatencyUs(after_us) } else { Observation::Error { after_us } };
         let local = tier.local(server);
-        tier.selector.observe(self.now_ns / 1000, local, seen);
+        tier.selector.observe(self.now_ns / 1000, local, observation);
         let alive = tier.selector.is_alive(local);
         if self.measuring {
             tier.measure.work_s += work_ns * 1e-9;
@@ -461,19 +461,19 @@ impl Simulation<'_> {
             return;
         }
         connection.hedges_left -= 1;
-        let here = &mut self.tiers[connection.tier as usize];
-        here.exclude.clear();
+        let state = &mut self.tiers[connection.tier as usize];
+        state.exclude.clear();
         let servers = connection
             .slots
             .iter()
             .filter(|slot| !slot.given_up)
-            .map(|slot| (slot.server - here.first) as usize);
-        here.exclude.extend(servers);
-        let ask = Ask { exclude: &here.exclude, ..Ask::new(self.now_ns / 1000, u64::from(id), 1) };
-        if here.selector.hedge(&ask, &mut here.grants) {
-            let is_probe = here.grants.iter().any(|grant| grant.probes);
+            .map(|slot| (slot.server - state.first) as usize);
+        state.exclude.extend(servers);
+        let ask = Ask { exclude: &state.exclude, ..Ask::new(self.now_ns / 1000, u64::from(id), 1) };
+        if state.selector.hedge(&ask, &mut state.grants) {
+            let is_probe = state.grants.iter().any(|grant| grant.probes);
             connection.to_come += u32::from(!is_probe);
-            here.measure.hedges += u64::from(self.measuring);
+            state.measure.hedges += u64::from(self.measuring);
         }
         let tier = connection.tier as usize;
         self.plan_hedge(id);
@@ -482,8 +482,8 @@ impl Simulation<'_> {
 
     /// Puts the servers that siblings of the copy above have at a tier into its `avoid`.
     fn list_siblings(&mut self, tier: usize, parent: u32) {
-        let here = &mut self.tiers[tier];
-        here.avoid.clear();
+        let state = &mut self.tiers[tier];
+        state.avoid.clear();
         if parent >= ORPHAN {
             return;
         }
@@ -493,7 +493,7 @@ impl Simulation<'_> {
                 continue;
             }
             let child = &self.connections[self.copies[slot.copy].child];
-            here.avoid.extend(child.slots.iter().map(|s| (s.server - here.first) as usize));
+            state.avoid.extend(child.slots.iter().map(|s| (s.server - state.first) as usize));
         }
     }
 }

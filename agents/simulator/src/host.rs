@@ -11,17 +11,17 @@ pub(crate) struct Host {
     cores: f64,
     busy_cores: f64,
     /// Per server, as of its last change.
-    pub(crate) wanted: Vec<f64>,
+    pub(crate) demand_cores: Vec<f64>,
 }
 
 impl Host {
     pub(crate) fn new(host: scenario::Host, servers: usize) -> Self {
-        Self { cores: host.cores, busy_cores: host.busy_cores, wanted: vec![0.0; servers] }
+        Self { cores: host.cores, busy_cores: host.busy_cores, demand_cores: vec![0.0; servers] }
     }
 
-    /// Share of a core that each gets who wants one.
+    /// Share of a core for each that wants one.
     pub(crate) fn pace(&self) -> f64 {
-        let wanted = self.busy_cores + self.wanted.iter().sum::<f64>();
-        (self.cores / wanted).min(1.0)
+        let demand_cores = self.busy_cores + self.demand_cores.iter().sum::<f64>();
+        (self.cores / demand_cores).min(1.0)
     }
 }

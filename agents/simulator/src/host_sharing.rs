@@ -20,7 +20,7 @@ impl Simulation<'_> {
         let index = server as usize;
         let sharing = self.tiers[usize::from(self.tier_of[index])].sharing;
         let Some(host) = &mut self.host else { return };
-        host.wanted[index] = self.servers[index].wanted_cores(sharing);
+        host.demand_cores[index] = self.servers[index].demand_cores(sharing);
         if host.pace() == sharing.pace {
             return self.schedule_turn(server);
         }
@@ -28,7 +28,7 @@ impl Simulation<'_> {
         for (index, server) in self.servers.iter_mut().enumerate() {
             let sharing = self.tiers[usize::from(self.tier_of[index])].sharing;
             server.advance(self.now_ns, sharing);
-            host.wanted[index] = server.wanted_cores(sharing);
+            host.demand_cores[index] = server.demand_cores(sharing);
         }
         let pace = host.pace();
         for tier in &mut self.tiers {
@@ -46,12 +46,12 @@ impl Simulation<'_> {
         let state = &mut self.servers[index];
         let end_ns = state.next_end_ns(sharing);
         let turn_ns = state.next_turn_ns(sharing);
-        let (what, at_ns) = match (end_ns, turn_ns) {
+        let (code, at_ns) = match (end_ns, turn_ns) {
             (Some(end), Some(turn)) if turn < end => (QUOTA_TURNS, turn_ns),
             _ => (WORK_ENDS, end_ns),
         };
         if let Some(at_ns) = state.reschedule(at_ns, true) {
-            self.calendar.push(at_ns, what | server, state.version);
+            self.calendar.push(at_ns, code | server, state.version);
         }
     }
 }

@@ -51,22 +51,22 @@ fn run(arguments: Vec<String>) -> Result<ExitCode> {
         _ => anyhow::bail!("{USAGE}"),
     };
     let scenarios = read_input(&text(file)?)?;
-    let began = Instant::now();
+    let start = Instant::now();
     let reports = simulate_all(&scenarios, threads)?;
     let output = Output {
         schema: 1,
         events: reports.iter().map(|report| report.events).sum(),
         reports,
-        wall_s: began.elapsed().as_secs_f64(),
+        wall_s: start.elapsed().as_secs_f64(),
         threads: threads.get(),
     };
     print(&output).map(|()| ExitCode::SUCCESS)
 }
 
 fn replay_trace(trace: &str) -> Result<ExitCode> {
-    let done = replay(trace, open(trace)?)?;
-    print(&done)?;
-    Ok(ExitCode::from(u8::from(done.first_difference.is_some())))
+    let result = replay(trace, open(trace)?)?;
+    print(&result)?;
+    Ok(ExitCode::from(u8::from(result.first_difference.is_some())))
 }
 
 fn open(file: &str) -> Result<BufReader<std::fs::File>> {

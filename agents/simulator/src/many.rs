@@ -36,11 +36,11 @@ pub fn read_input(text: &str) -> Result<Vec<Scenario>, Impossible> {
         let expected = format!("1 to {SCENARIOS_MAX} scenarios");
         return Err(Impossible::new("scenarios", expected, list.scenarios.len()));
     }
-    let one = |(index, value): (usize, &serde_json::Value)| {
+    let parse = |(index, value): (usize, &serde_json::Value)| {
         Scenario::from_json(&value.to_string())
-            .map_err(|refused| refused.within(&format!("scenarios[{index}]")))
+            .map_err(|refusal| refusal.within(&format!("scenarios[{index}]")))
     };
-    list.scenarios.iter().enumerate().map(one).collect()
+    list.scenarios.iter().enumerate().map(parse).collect()
 }
 
 /// Simulates all, at most `threads` at a time; reports in the order of the scenarios.

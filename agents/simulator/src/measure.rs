@@ -168,8 +168,8 @@ mod tests {
     #[test]
     fn students_quantile_is_that_of_the_tables() {
         for (freedom, table) in [(4.0, 2.776), (9.0, 2.262), (19.0, 2.093), (39.0, 2.023)] {
-            let found = student_975(freedom);
-            assert!((found / table - 1.0).abs() < 0.005, "{freedom}: {found}");
+            let value = student_975(freedom);
+            assert!((value / table - 1.0).abs() < 0.005, "{freedom}: {value}");
         }
     }
 }

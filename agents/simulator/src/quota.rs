@@ -32,7 +32,7 @@ impl Quota {
         Self { cap, began_ns: 0, left_ns: cap.each_ns }
     }
 
-    /// Something is to be done after nothing was.
+    /// Starts a period: there is work again after none.
     pub(crate) fn wake(&mut self, now_ns: u64) {
         if now_ns >= self.began_ns + self.cap.period_ns {
             self.began_ns = now_ns;
@@ -64,9 +64,9 @@ impl Quota {
         let cap = self.cap;
         let over_ns = self.began_ns + cap.period_ns;
         if to_ns < over_ns {
-            let used = (cores * (to_ns - from_ns) as f64).min(self.left_ns);
-            self.left_ns -= used;
-            return used;
+            let used_ns = (cores * (to_ns - from_ns) as f64).min(self.left_ns);
+            self.left_ns -= used_ns;
+            return used_ns;
         }
         let first = (cores * over_ns.saturating_sub(from_ns) as f64).min(self.left_ns);
         let whole = (to_ns - over_ns) / cap.period_ns;
@@ -77,13 +77,13 @@ impl Quota {
     }
 
     /// Time at which this much CPU time will have been used in all.
-    pub(crate) fn reached_ns(&self, from_ns: u64, wanted_ns: f64, cores: f64) -> f64 {
+    pub(crate) fn reached_ns(&self, from_ns: u64, work_ns: f64, cores: f64) -> f64 {
         let over_ns = self.began_ns + self.cap.period_ns;
         let first = (cores * over_ns.saturating_sub(from_ns) as f64).min(self.left_ns);
-        if wanted_ns <= first {
-            return from_ns as f64 + wanted_ns / cores;
+        if work_ns <= first {
+            return from_ns as f64 + work_ns / cores;
         }
-        let rest = wanted_ns - first;
+        let rest = work_ns - first;
         let most = self.most_ns(cores);
         let whole = ((rest / most).ceil() - 1.0).max(0.0);
         let last = (rest - whole * most) / cores;
@@ -117,9 +117,9 @@ mod tests {
     #[test]
     fn what_is_used_and_when_it_is_reached_agree() {
         for cores in [0.25, 1.0, 2.0] {
-            for wanted in [5.0, 39.0, 40.0, 41.0, 100.0, 399.0] {
-                let used = quota();
-                let end_ns = used.reached_ns(7, wanted, cores);
+            for work_ns in [5.0, 39.0, 40.0, 41.0, 100.0, 399.0] {
+                let state = quota();
+                let end_ns = state.reached_ns(7, work_ns, cores);
                 // In steps of any length, also across several periods.
                 for step in [1, 13, 250] {
                     let (mut at, mut sum, mut quota) = (7, 0.0, quota());
@@ -129,7 +129,7 @@ mod tests {
                         at = next;
                     }
                     let beyond = 2.0 * (end_ns.ceil() - end_ns) + 1e-9;
-                    assert!((wanted..=wanted + beyond).contains(&sum), "{sum} of {wanted}");
+                    assert!((work_ns..=work_ns + beyond).contains(&sum), "{sum} of {work_ns}");
                 }
             }
         }

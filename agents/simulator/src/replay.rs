@@ -63,7 +63,7 @@ pub fn replay(place: &str, trace: impl BufRead) -> Result<Replay, Impossible> {
     let mut lines = Lines::new(place, trace);
     let settings = lines.begin()?;
     let mut selector = Selector::new(settings);
-    let mut done = Replay {
+    let mut result = Replay {
         schema: 2,
         policy: settings.policy.name(),
         servers: settings.servers,
@@ -76,9 +76,9 @@ pub fn replay(place: &str, trace: impl BufRead) -> Result<Replay, Impossible> {
     let mut grants: Vec<Grant> = Vec::new();
     while let Some(recorded) = lines.call(settings.servers)? {
         if let Step::Release { server } = recorded.step {
-            if selector.in_use(server) == 0 && done.first_difference.is_some() {
+            if selector.in_use(server) == 0 && result.first_difference.is_some() {
                 // It gave out another one before: this call cannot be made.
-                done.compared += 1;
+                result.compared += 1;
                 continue;
             }
             if selector.in_use(server) == 0 {
@@ -89,22 +89,22 @@ pub fn replay(place: &str, trace: impl BufRead) -> Result<Replay, Impossible> {
         grants.clear();
         let step = &recorded.step;
         let answer = step.apply(recorded.now_us, &mut selector, &mut grants);
-        let given = grants.iter().map(|it| (it.request, it.server)).collect();
-        let replayed = Call { answer, grants: given, ..recorded.clone() };
-        done.compared += 1;
-        done.grants += grants.len() as u64;
+        let pairs = grants.iter().map(|grant| (grant.request, grant.server)).collect();
+        let replayed = Call { answer, grants: pairs, ..recorded.clone() };
+        result.compared += 1;
+        result.grants += grants.len() as u64;
         if replayed == recorded {
-            done.equal += 1;
-        } else if done.first_difference.is_none() {
-            done.first_difference = Some(Difference {
+            result.equal += 1;
+        } else if result.first_difference.is_none() {
+            result.first_difference = Some(Difference {
                 line: lines.number,
                 recorded: lines.line.clone(),
-                replayed: lines.written(&Line::Call(replayed))?,
+                replayed: lines.serialize(&Line::Call(replayed))?,
             });
         }
     }
-    done.ended = lines.ended;
-    Ok(done)
+    result.ended = lines.ended;
+    Ok(result)
 }
 
 /// Arrival times in seconds since the first: those of the calls that asked for servers and excluded
@@ -198,11 +198,11 @@ impl<'a, R: BufRead> Lines<'a, R> {
         if self.line.pop() != Some('\n') {
             return Err(self.refuse("a whole line", "the beginning of one"));
         }
-        let read = serde_json::from_str(&self.line);
-        read.map(Some).map_err(|error| self.refuse("a line of a trace", error))
+        let line = serde_json::from_str(&self.line);
+        line.map(Some).map_err(|error| self.refuse("a line of a trace", error))
     }
 
-    fn written(&self, line: &Line<'_>) -> Result<String, Impossible> {
+    fn serialize(&self, line: &Line<'_>) -> Result<String, Impossible> {
         let text = serde_json::to_string(line);
         text.map_err(|error| self.refuse("a line that can be written", error))
     }
@@ -223,7 +223,7 @@ fn shortened(line: &str) -> String {
     if line.is_empty() {
         return "an empty file".into();
     }
-    let shown: String = line.chars().take(SHOWN).collect();
-    let more = if shown.len() < line.len() { "..." } else { "" };
-    shown + more
+    let head: String = line.chars().take(SHOWN).collect();
+    let more = if head.len() < line.len() { "..." } else { "" };
+    head + more
 }

@@ -5,11 +5,11 @@ use serde::Serialize;
 /// Report on one scenario.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// As in the scenario.
+    /// Name of the scenario.
     pub name: String,
-    /// As in the scenario.
+    /// Seed of the scenario.
     pub seed: u64,
-    /// Why it ended.
+    /// Reason of the end.
     pub stopped: Stopped,
     /// Simulated time from the first measured arrival to the end.
     pub measured_s: f64,
@@ -29,7 +29,7 @@ pub struct Report {
     pub tiers: Vec<TierReport>,
 }
 
-/// Why a simulation ended.
+/// Reasons of a simulation's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stopped {
@@ -60,8 +60,8 @@ pub struct LatencyReport {
 impl LatencyReport {
     /// The q-th percentile, if it is one of those reported.
     pub fn percentile_s(&self, q: f64) -> Option<f64> {
-        let found = self.percentiles.iter().find(|percentile| percentile.q == q);
-        found.map(|percentile| percentile.value_s)
+        let entry = self.percentiles.iter().find(|percentile| percentile.q == q);
+        entry.map(|percentile| percentile.value_s)
     }
 }
 
@@ -81,7 +81,7 @@ pub struct Percentile {
 /// Figures of one tier over the measured time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TierReport {
-    /// As in the scenario.
+    /// Name of the tier.
     pub name: String,
     /// Requests answered here, per second.
     pub request_per_s: f64,

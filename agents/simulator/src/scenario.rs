@@ -189,10 +189,10 @@ impl Copies {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hold {
-    /// For each request anew (HTTP).
+    /// For one request (HTTP).
     #[default]
     Request,
-    /// For all calls of one copy above (MySQL): a server that lags skips what is answered.
+    /// For all calls of the copy (MySQL): a server that lags skips answered calls.
     Connection,
 }
 
@@ -293,12 +293,13 @@ impl Scenario {
 
     /// Requests that are measured.
     pub fn measured(&self) -> u64 {
-        let there = match &self.arrivals {
+        let count = match &self.arrivals {
             Arrivals::Recorded { times_s } => times_s.len() as u64,
             Arrivals::Poisson { .. } => u64::MAX,
         };
-        let after = there.saturating_sub(self.warm_up());
-        self.requests.map_or(if there == u64::MAX { 0 } else { after }, |asked| asked.min(after))
+        let after = count.saturating_sub(self.warm_up());
+        self.requests
+            .map_or(if count == u64::MAX { 0 } else { after }, |requests| requests.min(after))
     }
 }
 

@@ -159,7 +159,7 @@ impl Server {
 
     /// Cores that it would use now if the host had enough. One that is slowed uses its share in
     /// full: what its jobs do not get, whoever slows it does.
-    pub(crate) fn wanted_cores(&self, sharing: Sharing) -> f64 {
+    pub(crate) fn demand_cores(&self, sharing: Sharing) -> f64 {
         if !self.bursts() {
             return sharing.cores;
         }
@@ -228,7 +228,7 @@ impl Server {
     }
 }
 
-/// As `ceil`, without a call to the mathematical library.
+/// Rounds up as `ceil` does, without a call to the mathematical library.
 fn rounded_up(value: f64) -> u64 {
     let whole = value as u64;
     whole.saturating_add(u64::from((whole as f64) < value))

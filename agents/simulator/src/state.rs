@@ -181,9 +181,9 @@ pub(crate) struct Copy {
 impl Copy {
     /// True if a piece of its work comes after the last answered call, and not the next call.
     pub(crate) fn works_next(&self) -> bool {
-        let begun =
+        let piece =
             |called: u32| u64::from(called) * u64::from(self.pieces) / u64::from(self.calls);
-        self.called < self.calls && begun(self.called) > begun(self.called - 1)
+        self.called < self.calls && piece(self.called) > piece(self.called - 1)
     }
 }
 

@@ -24,13 +24,13 @@ const QUIET: Duration = Duration::from_secs(3);
 pub struct Report {
     /// Client connections.
     pub connections: usize,
-    /// Before the first.
+    /// Memory before the first connection.
     pub rss_kib_before: u64,
-    /// All open and idle.
+    /// Memory with all connections open and idle.
     pub rss_kib_idle: u64,
-    /// After all asked at once.
+    /// Memory after all asked at once.
     pub rss_kib_busy: u64,
-    /// The most at any time.
+    /// Peak memory.
     pub rss_kib_peak: u64,
     /// Replies of status 200 when all asked at once.
     pub answered: usize,
@@ -44,17 +44,17 @@ pub async fn measure(
     connections: usize,
 ) -> Result<Report> {
     let rss_kib_before = rss_kib_of(pid)?;
-    let mut held = Held::open(address, path, connections).await?;
+    let mut clients = Clients::open(address, path, connections).await?;
     tokio::time::sleep(QUIET).await;
     let rss_kib_idle = rss_kib_of(pid)?;
-    let answered = held.ask(connections).await?;
+    let replies = clients.ask(connections).await?;
     Ok(Report {
         connections,
         rss_kib_before,
         rss_kib_idle,
         rss_kib_busy: rss_kib_of(pid)?,
         rss_kib_peak: memory_kib(pid, "VmHWM:")?,
-        answered,
+        answered: replies,
     })
 }
 
@@ -71,9 +71,9 @@ fn memory_kib(pid: u32, key: &str) -> Result<u64> {
 }
 
 /// Connections and the request that they send.
-struct Held(Vec<TcpStream>, Arc<[u8]>);
+struct Clients(Vec<TcpStream>, Arc<[u8]>);
 
-impl Held {
+impl Clients {
     /// Opens `connections` and asks once on each.
     async fn open(address: SocketAddr, path: &str, connections: usize) -> Result<Self> {
         let request: Arc<[u8]> =
@@ -85,10 +85,10 @@ impl Held {
                 format!("connection {} of {connections} failed", streams.len() + 1)
             })?);
         }
-        let mut held = Self(streams, request);
-        let answered = held.ask(AT_A_TIME).await?;
-        ensure!(answered == connections, "{answered} answered of {connections}");
-        Ok(held)
+        let mut clients = Self(streams, request);
+        let replies = clients.ask(AT_A_TIME).await?;
+        ensure!(replies == connections, "{replies} replies of {connections}");
+        Ok(clients)
     }
 
     /// Asks once on each connection, at most `at_a_time` at once; how many were answered with 200.
@@ -106,12 +106,12 @@ impl Held {
                 anyhow::Ok((server.stream, head.starts_with("HTTP/1.1 200")))
             });
         }
-        let mut answered = 0;
-        while let Some(done) = tasks.join_next().await {
-            let (stream, is_good) = done??;
-            answered += usize::from(is_good);
+        let mut count = 0;
+        while let Some(result) = tasks.join_next().await {
+            let (stream, is_good) = result??;
+            count += usize::from(is_good);
             self.0.push(stream);
         }
-        Ok(answered)
+        Ok(count)
     }
 }

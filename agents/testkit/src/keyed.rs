@@ -109,8 +109,8 @@ impl Server {
     /// When the address is taken or no thread can be started.
     pub fn start(address: SocketAddr, behaviour: Behaviour) -> Result<Self> {
         let hangs = Arc::new(AtomicBool::new(false));
-        let its = Arc::clone(&hangs);
-        let thread = Threaded::start(address, |listener| serve(listener, behaviour, its))?;
+        let flag = Arc::clone(&hangs);
+        let thread = Threaded::start(address, |listener| serve(listener, behaviour, flag))?;
         Ok(Self { address: thread.address, hangs, _thread: thread })
     }
 
@@ -223,8 +223,8 @@ impl Talk {
 
 fn reply(request: &Request, fault: Option<Fault>) -> Vec<u8> {
     let key = request.key;
-    let sent = request.body.as_ref();
-    let is_as_sent = sent.map_or(true, |sent| *sent == body(!key));
+    let upload = request.body.as_ref();
+    let is_as_sent = upload.map_or(true, |upload| *upload == body(!key));
     let (status, content) = match fault {
         // The checking client takes this status for what it is: a request that came through wrong.
         _ if !is_as_sent => ("409 Conflict", Vec::new()),

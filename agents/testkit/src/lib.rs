@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `stream` | a connection read message by message |
 //! | `upstream` | a small HTTP server of one behaviour, which remembers what it was sent |
+//! | `wait` | waiting for a state of real programs |
 //! | `web` | a plain HTTP client |
 //! | `keyed` | requests and replies that carry a key, and a faulty server of them |
 //! | `load` | clients that check every reply's key |
@@ -31,4 +32,5 @@ pub mod slow;
 pub mod soak;
 pub mod stream;
 pub mod upstream;
+pub mod wait;
 pub mod web;

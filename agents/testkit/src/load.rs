@@ -32,10 +32,12 @@ pub struct Tally {
     pub checked: AtomicU64,
     /// Errors of a server or of the arbiter, proper replies all of them: by what they say.
     pub errors: Mutex<BTreeMap<String, u64>>,
-    /// Such errors while all servers were dead or not yet in use again.
+    /// Such errors during an outage.
     pub errors_in_outages: Mutex<BTreeMap<String, u64>>,
-    /// Set while all servers are dead or not yet in use again.
+    /// Set while all servers, or MySQL's primary, are dead or not yet in use again.
     pub outage: AtomicBool,
+    /// A server was killed, and one hung. Only the arbiters beside tell.
+    pub faulted: AtomicBool,
     /// Replies that broke off visibly.
     pub cut: AtomicU64,
     /// Requests whose connection ended without a reply.
@@ -113,11 +115,11 @@ impl Tally {
         *lock(errors).entry(cause).or_default() += 1;
     }
 
-    pub(crate) fn wrong(&self, what: String) {
+    pub(crate) fn wrong(&self, error: String) {
         self.wrong.fetch_add(1, Relaxed);
         let mut described = lock(&self.described);
         if described.len() < DESCRIBED_MAX {
-            described.push(what);
+            described.push(error);
         }
     }
 
@@ -126,7 +128,7 @@ impl Tally {
     }
 }
 
-/// How a checking client sends.
+/// Manner of sending of a checking client.
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
     /// Requests sent before the first reply is read.
@@ -152,12 +154,12 @@ pub async fn check(address: SocketAddr, style: Style, seed: u64, tally: &Tally) 
 
 struct Session(Buffered);
 
-struct Expected {
+struct Request {
     key: u64,
     is_head: bool,
 }
 
-enum Seen {
+enum Verdict {
     Right,
     /// Its text.
     Error(String),
@@ -170,36 +172,36 @@ impl Session {
     /// Sends some requests and checks their replies; false when the connection has ended.
     async fn batch(&mut self, style: Style, random: &mut Random, tally: &Tally) -> bool {
         let mut out = Vec::new();
-        let expected: Vec<Expected> = (0..style.pipelined).map(|_| ask(random, &mut out)).collect();
+        let requests: Vec<Request> = (0..style.pipelined).map(|_| ask(random, &mut out)).collect();
         // A connection that broke while we wrote may still hold replies.
         let sent = if style.bytewise {
             self.send_bytewise(&out).await
         } else {
             self.0.stream.write_all(&out).await.is_ok()
         };
-        for (place, one) in expected.iter().enumerate() {
-            let seen = match timeout(PATIENCE, self.reply(one)).await {
-                Ok(seen) => seen,
-                Err(_) => Seen::Wrong("no reply within 20 s".to_owned()),
+        for (place, request) in requests.iter().enumerate() {
+            let verdict = match timeout(PATIENCE, self.reply(request)).await {
+                Ok(verdict) => verdict,
+                Err(_) => Verdict::Wrong("no reply within 20 s".to_owned()),
             };
-            let is_right = matches!(seen, Seen::Right);
-            let counter = match seen {
-                Seen::Right => &tally.checked,
-                Seen::Cut => &tally.cut,
-                Seen::Ended => &tally.unanswered,
-                Seen::Error(cause) => {
+            let is_right = matches!(verdict, Verdict::Right);
+            let counter = match verdict {
+                Verdict::Right => &tally.checked,
+                Verdict::Cut => &tally.cut,
+                Verdict::Ended => &tally.unanswered,
+                Verdict::Error(cause) => {
                     tally.error(cause);
                     continue;
                 }
-                Seen::Wrong(what) => {
-                    tally.wrong(format!("key {:016x}: {what}", one.key));
+                Verdict::Wrong(error) => {
+                    tally.wrong(format!("key {:016x}: {error}", request.key));
                     return false;
                 }
             };
             counter.fetch_add(1, Relaxed);
             if !is_right {
-                let rest = (expected.len() - place - 1) as u64;
-                tally.unanswered.fetch_add(rest, Relaxed);
+                let count = (requests.len() - place - 1) as u64;
+                tally.unanswered.fetch_add(count, Relaxed);
                 return false;
             }
         }
@@ -216,29 +218,29 @@ impl Session {
         true
     }
 
-    async fn reply(&mut self, expected: &Expected) -> Seen {
+    async fn reply(&mut self, request: &Request) -> Verdict {
         let Some(head) = self.0.head().await else {
             // A head is written at once; a piece of one is the end of a cut reply.
             return match self.0.is_empty() {
-                true => Seen::Ended,
-                false => Seen::Cut,
+                true => Verdict::Ended,
+                false => Verdict::Cut,
             };
         };
-        if expected.is_head {
-            return judge(expected, &head, &[]);
+        if request.is_head {
+            return judge(request, &head, &[]);
         }
         match self.0.body(&head).await {
-            Some(body) => judge(expected, &head, &body),
-            None => Seen::Cut,
+            Some(body) => judge(request, &head, &body),
+            None => Verdict::Cut,
         }
     }
 }
 
 /// Appends a request: mostly GET, some HEAD, some POST.
-fn ask(random: &mut Random, out: &mut Vec<u8>) -> Expected {
+fn ask(random: &mut Random, out: &mut Vec<u8>) -> Request {
     let key = random.bits();
-    let lot = random.below(100);
-    let method = match lot {
+    let draw = random.below(100);
+    let method = match draw {
         0..=4 => "POST",
         5..=9 => "HEAD",
         _ => "GET",
@@ -249,26 +251,26 @@ fn ask(random: &mut Random, out: &mut Vec<u8>) -> Expected {
     } else {
         out.extend_from_slice(b"\r\n");
     }
-    Expected { key, is_head: method == "HEAD" }
+    Request { key, is_head: method == "HEAD" }
 }
 
-fn judge(expected: &Expected, head: &str, got: &[u8]) -> Seen {
+fn judge(request: &Request, head: &str, content: &[u8]) -> Verdict {
     let status = head.get(9..12).unwrap_or_default();
-    let key = format!("{:016x}", expected.key);
-    let is_mine = field(head, "x-key").map(|given| given == key);
+    let key = format!("{:016x}", request.key);
+    let is_mine = field(head, "x-key").map(|value| value == key);
     match (status, is_mine) {
-        (_, Some(false)) => Seen::Wrong(format!("the reply of another request: {head:?}")),
-        ("200", Some(true)) if expected.is_head || got == body(expected.key) => Seen::Right,
-        ("200", Some(true)) => Seen::Wrong(format!("{} bytes of another body", got.len())),
-        ("500", Some(true)) => Seen::Error("500 of a server".to_owned()),
-        ("502" | "503" | "504", None) if expected.is_head => {
-            Seen::Error(format!("{status} to HEAD"))
+        (_, Some(false)) => Verdict::Wrong(format!("the reply of another request: {head:?}")),
+        ("200", Some(true)) if request.is_head || content == body(request.key) => Verdict::Right,
+        ("200", Some(true)) => Verdict::Wrong(format!("{} bytes of another body", content.len())),
+        ("500", Some(true)) => Verdict::Error("500 of a server".to_owned()),
+        ("502" | "503" | "504", None) if request.is_head => {
+            Verdict::Error(format!("{status} to HEAD"))
         }
         ("502" | "503" | "504", None) => {
-            let text = String::from_utf8_lossy(got);
+            let text = String::from_utf8_lossy(content);
             let reason = text.trim_start_matches("arbiter: ").trim_end();
-            Seen::Error(format!("{status} {reason}"))
+            Verdict::Error(format!("{status} {reason}"))
         }
-        _ => Seen::Wrong(format!("a reply that cannot be: {head:?}")),
+        _ => Verdict::Wrong(format!("a reply that cannot be: {head:?}")),
     }
 }

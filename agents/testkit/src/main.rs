@@ -12,9 +12,10 @@ const USAGE: &str = "usage: testkit COMMAND --OPTION VALUE ...
        a client of a fixed rate; latencies from the moment that a request was due
   hold --address A --path P --connections N --pid PID
        idle connections, then all ask at once; the memory of process PID meanwhile
-  soak --arbiter PROGRAM --threads N --seconds LEAST --requests LEAST --seconds-most S
-       --settled S --growth PERCENT_MOST --seed N
-       servers that die and settings that change under load; exit code 1: a verdict failed";
+  soak --arbiter PROGRAM --clients FOLDER --threads N --seconds LEAST --requests LEAST
+       --seconds-most S --settled S --growth PERCENT_MOST --seed N
+       servers that die and settings that change under load, also of the current clients that
+       ci/clients made in the folder; exit code 1: a verdict failed";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -69,6 +70,7 @@ fn run_soak(options: &Flags) -> Result<bool> {
     let report = soak::run(&soak::Plan {
         arbiter: options.required("arbiter")?,
         threads: options.required("threads")?,
+        clients: Some(options.required("clients")?),
         duration: seconds(options, "seconds")?,
         requests_least,
         duration_most: seconds(options, "seconds-most")?,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{anyhow, ensure, Context, Result};
 use mysql_async::{Conn, Opts, OptsBuilder};
 use tempfile::TempDir;
-use tokio::time::{sleep, Instant};
+use tokio::time::{sleep, timeout, Instant};
 
 use crate::upstream::nobody;
 
@@ -69,12 +69,17 @@ impl MariaDb {
         self.child.id()
     }
 
-    /// A connection around the arbiter.
+    /// A connection around the arbiter, within 60 s.
     pub async fn direct(&self) -> Result<Conn> {
-        Ok(Conn::new(options(self.address)).await?)
+        let login = timeout(READY_WITHIN, Conn::new(options(self.address))).await;
+        Ok(login.with_context(|| format!("no login within {READY_WITHIN:?}"))??)
     }
 
-    async fn ready(&self) -> Result<()> {
+    /// Waits until it lets the user in.
+    ///
+    /// # Errors
+    /// When it does not within 60 s.
+    pub async fn ready(&self) -> Result<()> {
         let start = Instant::now();
         loop {
             match self.direct().await {
@@ -120,9 +125,9 @@ fn program(name: &str) -> Result<PathBuf> {
 
 /// An empty data directory, made once in a process and copied for each server.
 fn template() -> Result<PathBuf> {
-    static MADE: OnceLock<Result<TempDir, String>> = OnceLock::new();
-    let made = MADE.get_or_init(|| empty().map_err(|error| format!("{error:#}")));
-    let directory = made.as_ref().map_err(|error| anyhow!("{error}"))?;
+    static TEMPLATE: OnceLock<Result<TempDir, String>> = OnceLock::new();
+    let template = TEMPLATE.get_or_init(|| empty().map_err(|error| format!("{error:#}")));
+    let directory = template.as_ref().map_err(|error| anyhow!("{error}"))?;
     Ok(directory.path().join("data"))
 }
 
@@ -136,8 +141,8 @@ fn empty() -> Result<TempDir> {
         .env("TMPDIR", directory.path())
         .arg(format!("--datadir={}", directory.path().join("data").display()))
         .output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "mariadb-install-db: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "mariadb-install-db: {stderr}");
     Ok(directory)
 }
 

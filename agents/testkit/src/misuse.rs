@@ -37,7 +37,7 @@ pub async fn misuse(address: SocketAddr, seed: u64, tally: &Tally) {
         };
         match timeout(PATIENCE, act(address, &bytes, expected)).await {
             Ok(Ok(())) => drop(tally.misused.fetch_add(1, Relaxed)),
-            Ok(Err(what)) => tally.wrong(what),
+            Ok(Err(error)) => tally.wrong(error),
             Err(_) => tally.wrong("a misusing client was not answered within 20 s".to_owned()),
         }
     }
@@ -58,13 +58,13 @@ pub(crate) async fn act(
         return Ok(());
     };
     let mut reply = Vec::new();
-    let read = stream.read_to_end(&mut reply).await;
+    let result = stream.read_to_end(&mut reply).await;
     let reply = String::from_utf8_lossy(&reply);
     // The arbiter's own replies hold no other line of this kind.
     let replies = reply.lines().filter(|line| line.starts_with("HTTP/1.1 ")).count();
-    if replies == 1 && reply.starts_with(&format!("HTTP/1.1 {status} ")) && read.is_ok() {
+    if replies == 1 && reply.starts_with(&format!("HTTP/1.1 {status} ")) && result.is_ok() {
         return Ok(());
     }
-    let sent: String = String::from_utf8_lossy(bytes).chars().take(60).collect();
-    Err(format!("{sent:?}: expected one {status}, got {reply:?}, {read:?}"))
+    let text: String = String::from_utf8_lossy(bytes).chars().take(60).collect();
+    Err(format!("{text:?}: expected one {status}, got {reply:?}, {result:?}"))
 }

@@ -56,7 +56,7 @@ impl Authority {
         file
     }
 
-    /// Of a server of this name (or IP address).
+    /// Identity of a server of this name (or IP address).
     pub fn server(&self, name: &str) -> Identity {
         self.sign(name, ExtendedKeyUsagePurpose::ServerAuth)
     }

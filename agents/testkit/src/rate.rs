@@ -56,13 +56,13 @@ pub struct Report {
     pub late_us_p99: f64,
 }
 
-struct Seen {
+struct Sample {
     latency_ns: Histogram<u64>,
     late_ns: Histogram<u64>,
     errors: u64,
 }
 
-impl Seen {
+impl Sample {
     fn new() -> Result<Self> {
         Ok(Self { latency_ns: Histogram::new(3)?, late_ns: Histogram::new(3)?, errors: 0 })
     }
@@ -78,28 +78,28 @@ pub fn run(plan: &Plan) -> Result<Report> {
             std::thread::spawn(move || connection(&plan, number as u64, start))
         })
         .collect();
-    let mut all = Seen::new()?;
+    let mut total = Sample::new()?;
     for thread in threads {
-        let seen = thread.join().map_err(|_| anyhow::anyhow!("a client panicked"))??;
-        all.latency_ns.add(&seen.latency_ns)?;
-        all.late_ns.add(&seen.late_ns)?;
-        all.errors += seen.errors;
+        let sample = thread.join().map_err(|_| anyhow::anyhow!("a client panicked"))??;
+        total.latency_ns.add(&sample.latency_ns)?;
+        total.late_ns.add(&sample.late_ns)?;
+        total.errors += sample.errors;
     }
-    let at = |q: f64| all.latency_ns.value_at_quantile(q) as f64 / 1e3;
-    let count = all.latency_ns.len();
+    let at = |q: f64| total.latency_ns.value_at_quantile(q) as f64 / 1e3;
+    let count = total.latency_ns.len();
     Ok(Report {
         count,
-        errors: all.errors,
+        errors: total.errors,
         rate_per_s: count as f64 / plan.duration.as_secs_f64(),
         p50_us: at(0.5),
         p90_us: at(0.9),
         p99_us: at(0.99),
         p999_us: (count >= 10_000).then(|| at(0.999)),
-        late_us_p99: all.late_ns.value_at_quantile(0.99) as f64 / 1e3,
+        late_us_p99: total.late_ns.value_at_quantile(0.99) as f64 / 1e3,
     })
 }
 
-fn connection(plan: &Plan, number: u64, start: Instant) -> Result<Seen> {
+fn connection(plan: &Plan, number: u64, start: Instant) -> Result<Sample> {
     wake_on_time().context("cannot set the timer slack")?;
     let mut stream = TcpStream::connect(plan.address)?;
     stream.set_nodelay(true)?;
@@ -107,7 +107,7 @@ fn connection(plan: &Plan, number: u64, start: Instant) -> Result<Seen> {
     let request = format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", plan.path);
     let gap_s = plan.connections as f64 / plan.rate_per_s;
     let mut random = Random::new(plan.seed.wrapping_add(number.wrapping_mul(7919)));
-    let mut seen = Seen::new()?;
+    let mut sample = Sample::new()?;
     let mut buffer = Vec::new();
     let measured_from = start + plan.warm_up;
     let end = measured_from + plan.duration;
@@ -115,7 +115,7 @@ fn connection(plan: &Plan, number: u64, start: Instant) -> Result<Seen> {
     loop {
         due += Duration::from_secs_f64(random.exponential(gap_s));
         if due >= end {
-            return Ok(seen);
+            return Ok(sample);
         }
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         let late = due.elapsed();
@@ -123,9 +123,9 @@ fn connection(plan: &Plan, number: u64, start: Instant) -> Result<Seen> {
         let is_good = read_reply(&mut stream, &mut buffer)?;
         let latency = due.elapsed();
         if due >= measured_from {
-            seen.latency_ns.record(latency.as_nanos() as u64)?;
-            seen.late_ns.record(late.as_nanos() as u64)?;
-            seen.errors += u64::from(!is_good);
+            sample.latency_ns.record(latency.as_nanos() as u64)?;
+            sample.late_ns.record(late.as_nanos() as u64)?;
+            sample.errors += u64::from(!is_good);
         }
     }
 }

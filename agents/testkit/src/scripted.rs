@@ -30,11 +30,11 @@ pub struct Script {
 pub struct Scripted {
     /// The address that it listens at, on loopback.
     pub address: SocketAddr,
-    told: Arc<Told>,
+    shared: Arc<Shared>,
     _thread: Threaded,
 }
 
-struct Told {
+struct Shared {
     script: Script,
     now_ns: fn() -> i64,
     first: Mutex<Option<Instant>>,
@@ -44,48 +44,47 @@ struct Told {
 impl Scripted {
     /// Starts it; `now_ns` is the clock of what it remembers.
     pub fn start(script: Script, now_ns: fn() -> i64) -> Self {
-        let told = Arc::new(Told {
+        let shared = Arc::new(Shared {
             answered_ns: Mutex::new(vec![None; script.delays.len()]),
             script,
             now_ns,
             first: Mutex::new(None),
         });
-        let serving = Arc::clone(&told);
+        let server_shared = Arc::clone(&shared);
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let thread = Threaded::start(any, |listener| serve(listener, serving)).unwrap();
-        Self { address: thread.address, told, _thread: thread }
+        let thread = Threaded::start(any, |listener| serve(listener, server_shared)).unwrap();
+        Self { address: thread.address, shared, _thread: thread }
     }
 
     /// Time of each reply, on the clock that it was started with; none if there was none.
     pub fn answered_ns(&self) -> Vec<Option<i64>> {
-        self.told.answered_ns.lock().unwrap().clone()
+        self.shared.answered_ns.lock().unwrap().clone()
     }
 }
 
-async fn serve(listener: TcpListener, told: Arc<Told>) {
+async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        connections.spawn(talk(stream, Arc::clone(&told)));
+        connections.spawn(talk(stream, Arc::clone(&shared)));
     }
 }
 
-async fn talk(stream: TcpStream, told: Arc<Told>) {
+async fn talk(stream: TcpStream, shared: Arc<Shared>) {
     let _ = stream.set_nodelay(true);
     let mut client = Buffered::new(stream);
     while let Some(head) = client.head().await {
         let path = head.split(' ').nth(1).unwrap_or("/");
         let place: usize = path.trim_start_matches('/').parse().unwrap();
-        sleep_until(told.due(place)).await;
+        sleep_until(shared.due(place)).await;
         // Noted before, so that nobody can have read it earlier.
-        let at_ns = (told.now_ns)();
+        shared.answered_ns.lock().unwrap()[place] = Some((shared.now_ns)());
         if client.stream.write_all(ANSWER).await.is_err() {
             return;
         }
-        told.answered_ns.lock().unwrap()[place] = Some(at_ns);
     }
 }
 
-impl Told {
+impl Shared {
     /// Time at which request `place`, which has just arrived, is answered.
     fn due(&self, place: usize) -> Instant {
         let now = Instant::now();

@@ -17,7 +17,7 @@ use crate::stream::{field, find};
 
 /// Lengths of uploads, of which half is sent.
 const UPLOADS_BYTES: [usize; 3] = [1_000, 100_000, 2_000_000];
-/// So much of a reply is taken at a time, so often, with such a pause after it: 8 kB a second.
+/// Bytes taken at a time, number of times, and pause after each: 8 kB a second.
 const TAKEN_BYTES: usize = 2 * 1024;
 const TAKEN_TIMES: usize = 6;
 const TAKEN_PAUSE: Duration = Duration::from_millis(250);
@@ -38,7 +38,7 @@ pub async fn stall(address: SocketAddr, seed: u64, tally: &Tally) {
         bytes.resize(bytes.len() + length / 2, b'x');
         match timeout(PATIENCE, act(address, &bytes, &["408"])).await {
             Ok(Ok(())) => drop(tally.stalled.fetch_add(1, Relaxed)),
-            Ok(Err(what)) => tally.wrong(what),
+            Ok(Err(error)) => tally.wrong(error),
             Err(_) => tally.wrong("a stalled upload was not refused within 20 s".to_owned()),
         }
     }
@@ -51,9 +51,9 @@ pub async fn read_slowly(address: SocketAddr, seed: u64, tally: &Tally) {
         sleep(PAUSE).await;
         let key = large_key(random.bits());
         match timeout(PATIENCE, take_slowly(address, key)).await {
-            Ok(Some(taken)) => match judge(key, &taken) {
+            Ok(Some(bytes)) => match judge(key, &bytes) {
                 Ok(()) => drop(tally.read_slowly.fetch_add(1, Relaxed)),
-                Err(what) => tally.wrong(what),
+                Err(error) => tally.wrong(error),
             },
             Ok(None) => {}
             Err(_) => tally.wrong("a slow reader got nothing within 20 s".to_owned()),
@@ -68,25 +68,25 @@ async fn take_slowly(address: SocketAddr, key: u64) -> Option<Vec<u8>> {
     let mut stream = socket.connect(address).await.ok()?;
     let get = format!("GET /{key:016x} HTTP/1.1\r\nHost: soak\r\n\r\n");
     stream.write_all(get.as_bytes()).await.ok()?;
-    let mut taken = Vec::new();
+    let mut bytes = Vec::new();
     for _ in 0..TAKEN_TIMES {
         let mut piece = [0; TAKEN_BYTES];
         let read = stream.read(&mut piece).await.ok().filter(|&read| read > 0)?;
-        taken.extend_from_slice(&piece[..read]);
+        bytes.extend_from_slice(&piece[..read]);
         // The checking clients judge the effect of a fault on it.
-        let is_error = taken.starts_with(b"HTTP/1.1 50");
+        let is_error = bytes.starts_with(b"HTTP/1.1 50");
         (!is_error).then_some(())?;
         sleep(TAKEN_PAUSE).await;
     }
-    Some(taken)
+    Some(bytes)
 }
 
 /// True if it is the beginning of the reply to this key.
-fn judge(key: u64, taken: &[u8]) -> Result<(), String> {
-    let end = find(taken, b"\r\n\r\n").map_or(taken.len(), |end| end + 4);
-    let head = String::from_utf8_lossy(&taken[..end]);
-    let is_mine = field(&head, "x-key").is_some_and(|given| given == format!("{key:016x}"));
-    if head.starts_with("HTTP/1.1 200 ") && is_mine && body(key).starts_with(&taken[end..]) {
+fn judge(key: u64, bytes: &[u8]) -> Result<(), String> {
+    let end = find(bytes, b"\r\n\r\n").map_or(bytes.len(), |end| end + 4);
+    let head = String::from_utf8_lossy(&bytes[..end]);
+    let is_mine = field(&head, "x-key").is_some_and(|value| value == format!("{key:016x}"));
+    if head.starts_with("HTTP/1.1 200 ") && is_mine && body(key).starts_with(&bytes[end..]) {
         return Ok(());
     }
     Err(format!("key {key:016x}: a slow reader got another reply: {head:?}"))

@@ -3,11 +3,13 @@
 //! the protocol, stall or read slowly. It ends with a verdict: no wrong reply, enough requests, which went on
 //! all the time, no more errors than the faults account for, and memory that does not grow.
 //!
-//! Beside it, more quietly, go the soaks of a Redis arbiter (`redis`) and of a MySQL arbiter (`mysql`).
+//! Beside it, more quietly, go the soaks of a Redis arbiter (`redis`) and of a MySQL arbiter (`mysql`), also with
+//! current clients of other languages (`clients`).
 //!
 //! Memory is compared between *quiet points*: the same load of the same clients goes on, all servers
 //! are in use, the settings are [`faults::BASELINE`], and what the faults left has had time to go.
 
+mod clients;
 mod faults;
 mod mysql;
 mod redis;
@@ -25,6 +27,7 @@ use std::time::Duration;
 use anyhow::{bail, ensure, Result};
 use serde::Serialize;
 use serde_json::Value;
+use tokio::signal::unix::{signal, Signal, SignalKind};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, Instant};
 
@@ -37,7 +40,7 @@ use crate::misuse::misuse;
 use crate::slow::{read_slowly, stall};
 
 const SERVERS: usize = 4;
-/// Of a thousand requests at a server.
+/// Faults per thousand requests at a server.
 const FAULTS_PER_MILLE: u64 = 4;
 /// A quiet point begins with this: idle connections give their buffers back after 1 s, losers end
 /// within the request time-out.
@@ -52,13 +55,13 @@ const MISUSING: usize = 2;
 const STALLING: usize = 2;
 const READING_SLOWLY: usize = 4;
 
-/// Of the replies that are to be checked, one in so many at least beside them, of each.
+/// HTTP replies for each Redis and each MySQL reply that has to be checked.
 const REDIS_SHARE: u64 = 1_000;
 const MYSQL_SHARE: u64 = 10_000;
 /// Errors, and requests without a reply, of one in so many at most: a run of 18 minutes had them of one in
 /// 42 with Redis, and in 144 with MySQL.
 const BESIDE_SPOILT_SHARE: u64 = 10;
-/// In the order of [`Quiet::checked`].
+/// Names in the order of [`Quiet::checked`].
 const PROTOCOLS: [&str; 3] = ["HTTP", "Redis", "MySQL"];
 /// From one quiet point to the next more replies are checked than this share of the best such stretch's,
 /// by rate.
@@ -80,15 +83,17 @@ pub struct Plan {
     pub arbiter: PathBuf,
     /// Its threads.
     pub threads: usize,
-    /// How long the load lasts at least.
+    /// The folder of `ci/clients`; none: without its clients.
+    pub clients: Option<PathBuf>,
+    /// Minimum time of load.
     pub duration: Duration,
-    /// It goes on until so many replies were checked,
+    /// It goes on until so many replies were checked, and each arbiter beside met a kill and a hang,
     pub requests_least: u64,
     /// but no longer than this.
     pub duration_most: Duration,
     /// A quiet point comes so often.
     pub settled: Duration,
-    /// Of everything that is drawn.
+    /// Seed of all random draws.
     pub seed: u64,
 }
 
@@ -124,13 +129,13 @@ pub struct Report {
     pub all_down: u64,
     /// Changes by the admin API.
     pub changes: u64,
-    /// How often each policy came into force.
+    /// Number of times that each policy came into force.
     pub policies: BTreeMap<&'static str, u64>,
     /// The guardrails' actions.
     pub guarded: Value,
     /// The quiet points; the last is at the end.
     pub quiet: Vec<Quiet>,
-    /// How much more memory the last third of them has than the third before it, medians both.
+    /// Growth of memory from the second third of them to the last, by their medians.
     pub growth_percent: f64,
     /// The arbiter's resident memory, each second of faults.
     pub rss_kib: Vec<u64>,
@@ -139,43 +144,50 @@ pub struct Report {
     /// Core seconds of the arbiter.
     pub arbiter_cpu_s: f64,
     /// Beside it, the Redis arbiter,
-    pub redis: Option<Beside>,
+    pub redis: Option<ProtocolReport>,
     /// and the MySQL arbiter.
-    pub mysql: Option<Beside>,
+    pub mysql: Option<ProtocolReport>,
 }
 
 /// The outcome of an arbiter of another protocol, beside.
 #[derive(Debug, Serialize)]
-pub struct Beside {
-    /// The clients' results.
+pub struct ProtocolReport {
+    /// The results of the soak's own clients.
     pub counts: Counts,
+    /// The results of current clients of other languages.
+    pub clients: BTreeMap<&'static str, Counts>,
     /// Times that a server was killed.
     pub kills: u64,
     /// Times that a server was stopped for a while.
     pub hangs: u64,
 }
 
-impl Beside {
+impl ProtocolReport {
     fn failures(&self, name: &str, least: u64) -> Vec<String> {
-        let mut failures = Vec::new();
-        let counts = &self.counts;
-        let (wrong, checked) = (counts.wrong, counts.checked);
-        if wrong > 0 || checked < least {
-            let first = counts.described.join("; ");
-            failures.push(format!(
-                "{name}: {wrong} of {checked} replies wrong, {least} to be checked: {first}"
-            ));
-        }
-        let spoilt = counts.spoilt() + counts.unanswered;
-        if spoilt * BESIDE_SPOILT_SHARE > counts.replies() + counts.unanswered {
-            let causes = &counts.errors_by_cause;
-            failures.push(format!(
-                "{name}: expected errors of one request in {BESIDE_SPOILT_SHARE} at most (got \
-                 {spoilt} beside {checked} checked replies: {causes:?})"
-            ));
-        }
-        failures
+        let clients = self.clients.iter().flat_map(|(name, counts)| judge(name, counts, 1));
+        judge(name, &self.counts, least).into_iter().chain(clients).collect()
     }
+}
+
+/// The complaints about clients, or about a client.
+fn judge(name: &str, counts: &Counts, least: u64) -> Vec<String> {
+    let mut failures = Vec::new();
+    let (wrong, checked) = (counts.wrong, counts.checked);
+    if wrong > 0 || checked < least {
+        let first = counts.described.join("; ");
+        failures.push(format!(
+            "{name}: {wrong} of {checked} replies wrong, {least} to be checked: {first}"
+        ));
+    }
+    let spoilt = counts.spoilt() + counts.unanswered;
+    if spoilt * BESIDE_SPOILT_SHARE > counts.replies() + counts.unanswered {
+        let causes = &counts.errors_by_cause;
+        failures.push(format!(
+            "{name}: expected errors of one request in {BESIDE_SPOILT_SHARE} at most (got \
+             {spoilt} beside {checked} checked replies: {causes:?})"
+        ));
+    }
+    failures
 }
 
 impl Report {
@@ -198,8 +210,8 @@ impl Report {
                  {spoilt}: {causes:?})"
             ));
         }
-        let beside = [("Redis", &self.redis, REDIS_SHARE), ("MySQL", &self.mysql, MYSQL_SHARE)];
-        for (name, report, share) in beside {
+        let reports = [("Redis", &self.redis, REDIS_SHARE), ("MySQL", &self.mysql, MYSQL_SHARE)];
+        for (name, report, share) in reports {
             if let Some(report) = report {
                 failures.extend(report.failures(name, requests_least / share));
             }
@@ -233,9 +245,9 @@ impl Report {
         stretches.map(rate).collect()
     }
 
-    /// How many replies the faults may spoil while at least one server is there: the requests
-    /// that servers spoil on purpose (at r = 1 the client sees it), and for each kill, each hang
-    /// and each death of all what the clients have under way, one request each.
+    /// Maximum replies that the faults may spoil while at least one server is there: those that
+    /// servers spoil on purpose (at r = 1 the client sees it), and one request of each client for
+    /// each kill, each hang and each death of all servers.
     fn spoilt_most(&self) -> u64 {
         let clients: u64 = STYLES.iter().map(|(count, _)| *count as u64).sum();
         let faults = self.kills + self.hangs + self.all_down;
@@ -247,43 +259,63 @@ impl Report {
 ///
 /// # Errors
 /// When something cannot be started, the arbiter ends before it is told to, or does not take all
-/// servers back.
+/// servers back; on SIGINT and SIGTERM, with nothing left running.
 pub fn run(plan: &Plan) -> Result<Report> {
     let folder = tempfile::tempdir()?;
     let mut faults = Faults::start(plan.seed)?;
     let tallies = Tallies::default();
     let [http, redis, mysql] = &tallies;
     let runtime = runtime()?;
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
+    let [interrupt, terminate] = runtime.block_on(async { kinds.map(signal) });
+    let mut signals = [interrupt?, terminate?];
     let starting = Subject::start(plan, "http", folder.path(), &faults.addresses, BASELINE);
     let mut subject = runtime.block_on(starting)?;
     let clients = {
         let (tally, address, seed) = (Arc::clone(http), subject.clients, plan.seed);
         std::thread::spawn(move || load(address, seed, &tally))
     };
-    let redis = beside(plan, redis, |plan, tally| block_on(redis::run(plan, tally)));
-    let mysql = beside(plan, mysql, |plan, tally| block_on(mysql::run(plan, tally)));
-    let report = runtime.block_on(inject_faults(plan, &mut faults, &mut subject, &tallies));
+    let redis = spawn(plan, redis, |plan, tally| block_on(redis::run(plan, tally)));
+    let mysql = spawn(plan, mysql, |plan, tally| block_on(mysql::run(plan, tally)));
+    let has_one_beside_ended = || redis.is_finished() || mysql.is_finished();
+    let report = runtime.block_on(async {
+        tokio::select! {
+            report = inject_faults(
+                plan, &mut faults, &mut subject, &tallies, &has_one_beside_ended,
+            ) => report,
+            name = interrupted(&mut signals) => bail!("{name}: the soak ends"),
+        }
+    });
     for tally in &tallies {
         tally.stop.store(true, Relaxed);
     }
     let (redis, mysql) = (joined(redis), joined(mysql));
     joined(clients)?;
+    let (redis, mysql) = (redis?, mysql?); // such an error is why the faults ended
     let mut report = report?;
     // Not before the clients have gone: a connection that is not yet accepted is reset then.
     runtime.block_on(subject.end())?;
     report.counts = http.counts();
-    report.redis = Some(redis?);
-    report.mysql = Some(mysql?);
+    report.redis = Some(redis);
+    report.mysql = Some(mysql);
     report.spoilt_most = report.spoilt_most();
     Ok(report)
 }
 
+/// Waits for a signal that ends the soak, and returns its name.
+async fn interrupted([interrupt, terminate]: &mut [Signal; 2]) -> &'static str {
+    tokio::select! {
+        _ = interrupt.recv() => "SIGINT",
+        _ = terminate.recv() => "SIGTERM",
+    }
+}
+
 /// Another arbiter's soak, on a thread of its own.
-fn beside(
+fn spawn(
     plan: &Plan,
     tally: &Arc<Tally>,
-    run: fn(&Plan, &Arc<Tally>) -> Result<Beside>,
-) -> JoinHandle<Result<Beside>> {
+    run: fn(&Plan, &Arc<Tally>) -> Result<ProtocolReport>,
+) -> JoinHandle<Result<ProtocolReport>> {
     let (plan, tally) = (plan.clone(), Arc::clone(tally));
     std::thread::spawn(move || run(&plan, &tally))
 }
@@ -343,12 +375,14 @@ async fn inject_faults(
     faults: &mut Faults,
     subject: &mut Subject,
     tallies: &Tallies,
+    has_one_beside_ended: &impl Fn() -> bool,
 ) -> Result<Report> {
     let tally = &tallies[0];
     let start = Instant::now();
     let (mut rss_kib, mut quiet) = (Vec::new(), Vec::new());
     let is_over = |elapsed: Duration| {
-        let enough = tally.checked.load(Relaxed) >= plan.requests_least;
+        let enough = tally.checked.load(Relaxed) >= plan.requests_least
+            && tallies[1..].iter().all(|tally| tally.faulted.load(Relaxed));
         elapsed >= plan.duration && (enough || elapsed >= plan.duration_most)
     };
     let mut quiet_due = plan.settled;
@@ -356,14 +390,15 @@ async fn inject_faults(
         let next = Instant::now() + Duration::from_secs(1);
         faults.inject(subject, tally).await?;
         sleep_until(next).await;
-        let ended = subject.child.try_wait()?;
-        ensure!(ended.is_none(), "the arbiter ended: {ended:?}");
+        let status = subject.child.try_wait()?;
+        ensure!(status.is_none(), "the arbiter ended: {status:?}");
+        ensure!(!has_one_beside_ended(), "an arbiter beside ended");
         rss_kib.push(rss_kib_of(subject.pid)?);
         if start.elapsed() >= quiet_due {
             quiet.push(quiet_point(faults, subject, (start, tallies)).await?);
             quiet_due += plan.settled;
-            let seen = tally.checked.load(Relaxed);
-            eprintln!("soak: {} s, {seen} replies checked", start.elapsed().as_secs());
+            let count = tally.checked.load(Relaxed);
+            eprintln!("soak: {} s, {count} replies checked", start.elapsed().as_secs());
         }
     }
     quiet.push(quiet_point(faults, subject, (start, tallies)).await?);
@@ -461,7 +496,10 @@ mod tests {
             ..Tally::default().counts()
         });
         let [http, redis, mysql] = counts;
-        let beside = |counts| Some(Beside { counts, kills: 1, hangs: 1 });
+        let report = |counts: Counts, client| {
+            let clients = [(client, counts.clone())].into();
+            Some(ProtocolReport { counts, clients, kills: 1, hangs: 1 })
+        };
         Report {
             seconds: 1_140.0,
             counts: http,
@@ -477,12 +515,12 @@ mod tests {
             rss_kib: vec![],
             rss_kib_max: 0,
             arbiter_cpu_s: 0.0,
-            redis: beside(redis),
-            mysql: beside(mysql),
+            redis: report(redis, "a client of Redis"),
+            mysql: report(mysql, "a client of MySQL"),
         }
     }
 
-    /// Which protocols fail, by their names.
+    /// Names of the protocols that fail.
     fn failing(report: &Report) -> Vec<String> {
         let failures = report.failures(REQUESTS_LEAST, 5.0).into_iter();
         failures.map(|text| text.split(':').next().unwrap_or_default().to_owned()).collect()
@@ -513,11 +551,29 @@ mod tests {
     #[test]
     fn errors_beside_are_bounded() {
         let mut report = honest();
-        for beside in [&mut report.redis, &mut report.mysql] {
-            let counts = &mut beside.as_mut().unwrap().counts;
+        for report in [&mut report.redis, &mut report.mysql] {
+            let counts = &mut report.as_mut().unwrap().counts;
             counts.unanswered = counts.checked / 10;
         }
         assert_eq!(failing(&report), ["Redis", "MySQL"]);
+    }
+
+    #[test]
+    fn a_client_of_another_language_is_judged_by_itself() {
+        let spoil: [fn(&mut Counts); 3] = [
+            |counts| counts.wrong = 1,
+            |counts| counts.checked = 0,
+            |counts| counts.unanswered = counts.checked / 8,
+        ];
+        for spoil in spoil {
+            let mut report = honest();
+            for report in [&mut report.redis, &mut report.mysql].into_iter().flatten() {
+                report.clients.values_mut().for_each(spoil);
+            }
+            let names: Vec<_> = failing(&report);
+            let expected = ["a client of Redis", "a client of MySQL"];
+            assert!(expected.iter().all(|name| names.contains(&(*name).to_owned())), "{names:?}");
+        }
     }
 
     #[test]

@@ -2,19 +2,36 @@
 //! and where HTTP messages end on it.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use socket2::SockRef;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::sleep;
 
-/// A server whose connections have a task each. Dropping it kills it: all of them close at once.
+/// Pause after a connection that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Stops listening at once. Until a process that is being started runs its own program it has copies
+/// of all descriptors: a listener that is only closed keeps its address until then.
+pub fn stop_listening(listener: &impl AsFd) {
+    // An error is a listener that has stopped.
+    let _ = SockRef::from(listener).shutdown(Shutdown::Both);
+}
+
+/// A server whose connections have a task each. Dropping it kills it: all of them close at once, and
+/// another can listen at its address.
 pub struct Served {
     /// The address that it listens at.
     pub address: SocketAddr,
+    listener: Arc<TcpListener>,
     task: AbortHandle,
 }
 
@@ -28,7 +45,7 @@ impl Served {
         Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), talk)
     }
 
-    /// As `start`, where a server may have been before.
+    /// Starts a server where one may have been before.
     pub fn start_at<F>(address: SocketAddr, talk: impl Fn(TcpStream) -> F + Send + 'static) -> Self
     where
         F: Future + Send + 'static,
@@ -39,30 +56,41 @@ impl Served {
             socket.set_reuseaddr(true)?;
             socket.bind(address)?;
             let listener = socket.listen(1024)?;
-            std::io::Result::Ok((listener.local_addr()?, listener))
+            std::io::Result::Ok((listener.local_addr()?, Arc::new(listener)))
         };
         let (address, listener) = listen().expect("an address to listen at");
+        let own = Arc::clone(&listener);
         let serving = async move {
             let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(talk(stream));
+            loop {
+                match own.accept().await {
+                    Ok((stream, _)) => drop(connections.spawn(talk(stream))),
+                    // No descriptor is free, say. A server that went away would be another case.
+                    Err(error) => {
+                        eprintln!("testkit: {address}: cannot accept: {error}");
+                        sleep(ACCEPT_PAUSE).await;
+                    }
+                }
             }
         };
         let task = tokio::spawn(serving).abort_handle();
-        Self { address, task }
+        Self { address, listener, task }
     }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
+        stop_listening(&self.listener);
         self.task.abort();
     }
 }
 
-/// A server on a thread of its own. Dropping it kills it: all its connections close at once.
+/// A server on a thread of its own. Dropping it kills it: all its connections close at once, and
+/// another can listen at its address.
 pub struct Threaded {
     /// The address that it listens at.
     pub address: SocketAddr,
+    listener: std::net::TcpListener,
     kill: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -81,11 +109,11 @@ impl Threaded {
         let listener = std::net::TcpListener::bind(address);
         let listener = listener.with_context(|| format!("{address}: cannot listen"))?;
         listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
+        let (address, own) = (listener.local_addr()?, listener.try_clone()?);
         let (kill, killed) = oneshot::channel();
         let thread = std::thread::Builder::new().spawn(move || {
             runtime.block_on(async {
-                let Ok(listener) = TcpListener::from_std(listener) else {
+                let Ok(listener) = TcpListener::from_std(own) else {
                     return eprintln!("testkit: a server cannot listen");
                 };
                 tokio::select! {
@@ -95,13 +123,14 @@ impl Threaded {
                 }
             });
         })?;
-        Ok(Self { address, kill: Some(kill), thread: Some(thread) })
+        Ok(Self { address, listener, kill: Some(kill), thread: Some(thread) })
     }
 }
 
 impl Drop for Threaded {
     fn drop(&mut self) {
         drop(self.kill.take());
+        stop_listening(&self.listener);
         if let Some(thread) = self.thread.take() {
             // A panic of the server has been printed.
             let _ = thread.join();
@@ -111,7 +140,7 @@ impl Drop for Threaded {
 
 /// A connection with a read buffer.
 pub struct Buffered {
-    /// To write to; whoever reads from it takes what is not in the buffer.
+    /// The stream to write to; reading from it misses the bytes in the buffer.
     pub stream: TcpStream,
     input: Vec<u8>,
     used: usize,
@@ -169,14 +198,14 @@ impl Buffered {
         }
     }
 
-    /// So many bytes; none where the connection ends before.
+    /// Takes so many bytes; none where the connection ends before.
     pub async fn take(&mut self, length: usize) -> Option<Vec<u8>> {
         while self.input.len() - self.used < length {
             self.more().await.then_some(())?;
         }
-        let taken = self.input[self.used..self.used + length].to_vec();
+        let bytes = self.input[self.used..self.used + length].to_vec();
         self.used += length;
-        Some(taken)
+        Some(bytes)
     }
 
     /// All bytes up to the connection's end.
@@ -210,4 +239,48 @@ pub fn is_framed(head: &str) -> bool {
 /// The place at which `pattern` begins in `bytes`.
 pub fn find(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
     bytes.windows(pattern.len()).position(|window| window == pattern)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::process::Command;
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    /// Carries `scene` out while programs are started one after the other.
+    fn while_programs_start(scene: impl FnOnce() + Send) {
+        std::thread::scope(|scope| {
+            let scene = scope.spawn(scene);
+            while !scene.is_finished() {
+                assert!(Command::new("true").status().unwrap().success());
+            }
+            scene.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_threaded_server_leaves_its_address_at_once() {
+        while_programs_start(|| {
+            let mut address = SocketAddr::from(([127, 0, 0, 1], 0));
+            for _ in 0..1_000 {
+                address = Threaded::start(address, |_| pending()).unwrap().address;
+            }
+        });
+    }
+
+    #[test]
+    fn a_server_of_tasks_leaves_its_address_at_once() {
+        while_programs_start(|| {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let mut address = SocketAddr::from(([127, 0, 0, 1], 0));
+                for _ in 0..1_000 {
+                    address = Served::start_at(address, |_| ready(())).address;
+                }
+            });
+        });
+    }
 }

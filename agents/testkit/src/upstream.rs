@@ -3,12 +3,12 @@
 // A failing test may end in a panic here. The fields say what they are.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::stream::{field, find, Served};
@@ -58,9 +58,9 @@ impl Upstream {
     pub fn start_at(address: SocketAddr, behaviour: Behaviour) -> Self {
         let gate = Arc::new(Semaphore::new(0));
         let requests = Arc::new(Mutex::new(vec![]));
-        let (its, seen) = (Arc::clone(&gate), Arc::clone(&requests));
+        let (server_gate, server_requests) = (Arc::clone(&gate), Arc::clone(&requests));
         let server = Served::start_at(address, move |stream| {
-            talk(stream, behaviour.clone(), its.clone(), seen.clone())
+            talk(stream, behaviour.clone(), server_gate.clone(), server_requests.clone())
         });
         Self { address: server.address, gate, requests, _server: server }
     }
@@ -71,21 +71,20 @@ impl Upstream {
     }
 }
 
-/// An address where nobody listens, and nobody will that lets the system choose a port: a port
-/// that the system had given could be given again at once. Each call gives another.
+/// An address where nobody listens, and nobody else will: its port stays bound until this thread,
+/// which is the test's, ends. A server that sets SO_REUSEADDR, as servers do, can listen there all
+/// the same. Each call gives another.
 pub fn nobody() -> SocketAddr {
-    // Below those that Linux gives, 32768 and up.
-    const FIRST: u32 = 20_000;
-    const COUNT: u32 = 12_000;
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    for _ in 0..COUNT {
-        let place = (std::process::id() * 37 + NEXT.fetch_add(1, Relaxed)) % COUNT;
-        let address = SocketAddr::from(([127, 0, 0, 1], (FIRST + place) as u16));
-        if std::net::TcpListener::bind(address).is_ok() {
-            return address;
-        }
+    thread_local! {
+        static HELD: RefCell<Vec<TcpSocket>> = const { RefCell::new(Vec::new()) };
     }
-    panic!("no port of 127.0.0.1 is free from {FIRST} on");
+    let held = TcpSocket::new_v4().unwrap();
+    held.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    // Only now: before, it could have been given a port that another holds in this way.
+    held.set_reuseaddr(true).unwrap();
+    let address = held.local_addr().unwrap();
+    HELD.with_borrow_mut(|sockets| sockets.push(held));
+    address
 }
 
 async fn talk(
@@ -96,18 +95,18 @@ async fn talk(
 ) -> std::io::Result<()> {
     let mut buffer = vec![];
     loop {
-        let wanted =
+        let length_of =
             if matches!(behaviour, Behaviour::Early(_)) { head_length } else { message_length };
         let length = loop {
-            if let Some(length) = wanted(&buffer) {
+            if let Some(length) = length_of(&buffer) {
                 break length;
             }
             let mut bytes = vec![0; 65536];
-            let read = stream.read(&mut bytes).await?;
-            if read == 0 {
+            let count = stream.read(&mut bytes).await?;
+            if count == 0 {
                 return Ok(());
             }
-            buffer.extend_from_slice(&bytes[..read]);
+            buffer.extend_from_slice(&bytes[..count]);
         };
         let request: Vec<u8> = buffer.drain(..length).collect();
         requests.lock().unwrap().push(String::from_utf8_lossy(&request).into_owned());
@@ -151,4 +150,28 @@ fn chunks_length(body: &[u8]) -> Option<usize> {
     let last = if body.starts_with(b"0\r\n") { 0 } else { find(body, b"\r\n0\r\n")? + 2 };
     // The line feed before the trailers' end is that of the last line, be it the size's.
     head_length(&body[last..]).map(|end| last + end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn can_bind(address: SocketAddr) -> bool {
+        TcpSocket::new_v4().unwrap().bind(address).is_ok()
+    }
+
+    #[test]
+    fn an_address_of_nobody_is_held_as_long_as_the_thread_that_has_it() {
+        let held_and_left = || {
+            let thread = std::thread::spawn(|| {
+                let address = nobody();
+                (address, can_bind(address))
+            });
+            let (address, was_free) = thread.join().unwrap();
+            assert!(!was_free, "{address}");
+            can_bind(address)
+        };
+        // Another process may be given the port in between.
+        assert!((0..10).any(|_| held_and_left()));
+    }
 }

@@ -9,6 +9,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::stream::{field, is_framed, Buffered};
+use crate::wait::within_limit;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
@@ -38,11 +39,12 @@ pub struct Connection(pub Buffered);
 
 impl Connection {
     pub async fn open(address: SocketAddr) -> Self {
-        Self(Buffered::new(TcpStream::connect(address).await.unwrap()))
+        let stream = within_limit("a connection", TcpStream::connect(address)).await;
+        Self(Buffered::new(stream.unwrap()))
     }
 
     pub async fn send(&mut self, bytes: &[u8]) {
-        self.0.stream.write_all(bytes).await.unwrap();
+        within_limit("a server that reads", self.0.stream.write_all(bytes)).await.unwrap();
     }
 
     pub async fn get(&mut self, path: &str) -> Reply {
@@ -52,6 +54,10 @@ impl Connection {
 
     /// The next reply; none when the connection ended before it.
     pub async fn reply(&mut self, to_head: bool) -> Option<Reply> {
+        within_limit("an HTTP reply", self.read_reply(to_head)).await
+    }
+
+    async fn read_reply(&mut self, to_head: bool) -> Option<Reply> {
         let Some(head) = self.0.head().await else {
             assert!(self.0.is_empty(), "cut head");
             return None;
@@ -68,13 +74,14 @@ impl Connection {
 
     /// All bytes up to and with `end`.
     pub async fn raw(&mut self, end: &[u8]) -> String {
-        let bytes = self.0.until(end).await.expect("bytes up to the end");
+        let bytes = within_limit("bytes up to the end", self.0.until(end)).await;
+        let bytes = bytes.expect("bytes up to the end");
         String::from_utf8(bytes).unwrap()
     }
 
     /// True when the peer has closed and nothing is left to read.
     pub async fn is_closed(&mut self) -> bool {
-        self.0.is_empty() && !self.0.more().await
+        self.0.is_empty() && !within_limit("the end of a connection", self.0.more()).await
     }
 }
 

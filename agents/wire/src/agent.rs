@@ -64,7 +64,7 @@ pub struct MetricsDelivery {
 pub struct Capability {
     /// True if it was really tried here and worked.
     pub available: bool,
-    /// Why not.
+    /// Reason for not being available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -106,7 +106,7 @@ pub struct LeaseRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultState {
-    /// In force.
+    /// The fault is in force.
     Active,
     /// Undone.
     Reverted,
@@ -149,13 +149,13 @@ pub struct Fault {
     /// Unix time when the undo was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverted_at_ms: Option<u64>,
-    /// Why it was undone.
+    /// Reason of the undo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revert_reason: Option<RevertReason>,
-    /// Why the undo failed.
+    /// Error of the undo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Its dose, until now or until it was undone; absent if an earlier agent injected it.
+    /// Dose until now or until the undo; absent if an earlier agent injected the fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dose: Option<Dose>,
 }
@@ -169,18 +169,18 @@ pub struct Dose {
     /// The measured dose; absent as long as nothing was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<f64>,
-    /// Of both.
+    /// Unit of both.
     pub unit: String,
-    /// How it was measured.
+    /// Method of measurement.
     pub how: String,
     /// True if it did what was asked; absent if the evidence is too thin to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bit: Option<bool>,
-    /// Looks that it rests on.
+    /// Measurements that it rests on.
     pub samples: u64,
-    /// From the first of them to the last.
+    /// Time from the first of them to the last.
     pub seconds: f64,
-    /// Why the last look saw nothing.
+    /// Error of the last look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -191,15 +191,15 @@ pub type Snapshot = BTreeMap<String, BTreeMap<String, String>>;
 /// `GET /v1/fingerprint`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Fingerprint {
-    /// Taken after the agent's own shaping and before any fault.
+    /// Snapshot after the agent's own shaping and before any fault.
     #[schema(value_type = Object)]
     pub baseline: Snapshot,
-    /// Taken for this answer.
+    /// Snapshot for this answer.
     #[schema(value_type = Object)]
     pub now: Snapshot,
     /// True if there is no difference.
     pub clean: bool,
-    /// One line for each thing that came, went or changed.
+    /// A line for each thing that was added, removed or changed.
     pub differences: Vec<String>,
 }
 
@@ -208,7 +208,7 @@ pub struct Fingerprint {
 pub struct ServiceStatus {
     /// State of the service after the request.
     pub service: ServiceState,
-    /// Of a stop: the id by which it is renewed and undone, as a fault is.
+    /// Id of a stop, by which it is renewed and undone as a fault is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
 }
@@ -217,9 +217,9 @@ pub struct ServiceStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SettingsRequest {
-    /// All of them, by name.
+    /// All settings, by name.
     pub settings: BTreeMap<String, Setting>,
-    /// Those of before are back after this time unless renewed; in (0, 600].
+    /// Time after which the earlier settings return unless renewed; in (0, 600].
     pub lease_s: f64,
 }
 

@@ -17,7 +17,7 @@ pub enum Protocol {
     Http,
     /// The MySQL client protocol.
     Mysql,
-    /// RESP2 and RESP3; the first server is the primary.
+    /// RESP2 and RESP3; one server is the primary.
     Redis,
     /// The memcached text protocol, meta commands included.
     Memcached,
@@ -50,7 +50,7 @@ impl Protocol {
         matches!(self, Self::Http | Self::Redis | Self::Memcached)
     }
 
-    /// How many replicas a tier of `servers` may have, and why not more.
+    /// Maximum replicas of a tier of `servers`, with the reason of the limit.
     pub fn replicas_max(self, servers: usize) -> (usize, &'static str) {
         if self.tells_reads() {
             (servers, ", the number of servers")
@@ -77,7 +77,7 @@ pub struct Config {
     pub tier: String,
     /// The protocol.
     pub protocol: Protocol,
-    /// How servers are chosen.
+    /// Rule that chooses servers.
     pub policy: Policy,
     /// Replicas of each read, r.
     pub replicas: usize,
@@ -181,10 +181,13 @@ pub struct Stats {
     pub connections: Connections,
     /// Redis and MySQL: clients whose reads go to one server only, because of what they have asked.
     pub pinned: Pinned,
+    /// The server for writes; absent where the tier has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub primary: Option<Primary>,
     /// Total time that requests (MySQL: sessions at their begin, and commands) waited for their first
     /// token.
     pub token_wait_us_total: u64,
-    /// How many had to wait.
+    /// Requests that waited.
     pub token_waits: u64,
     /// Grants (tokens, with a policy that has them) that came back.
     pub token_holds: u64,
@@ -206,12 +209,21 @@ pub struct Stats {
     pub servers: Vec<ServerStats>,
 }
 
+/// The server for writes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Primary {
+    /// Its name; null while no server, or more than one, says that it is the primary.
+    pub server: Option<String>,
+    /// Times that another server became the primary.
+    pub changes: u64,
+}
+
 /// Clients with a server connection of their own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pinned {
-    /// Now.
+    /// Clients that are pinned now.
     pub clients: u64,
-    /// How often one was pinned.
+    /// Number of times that a client was pinned.
     pub times: u64,
     /// Their commands there; of Redis not among `requests`, but for the command that pinned.
     pub commands: u64,
@@ -222,11 +234,11 @@ pub struct Pinned {
 pub struct Requests {
     /// Complete requests from clients.
     pub received: u64,
-    /// Those for which a server's reply was passed on.
+    /// Requests for which a server's reply was passed on.
     pub answered: u64,
-    /// Those that got the arbiter's own error, or an aborted reply.
+    /// Requests that got the arbiter's own error, or an aborted reply.
     pub failed: u64,
-    /// Those that could be sent to more than one server.
+    /// Requests that could be sent to more than one server.
     pub cloned: u64,
     /// Those that were sent on and only read, as their protocol tells: HTTP's safe methods, commands
     /// and statements that change no data. Of Redis with those of pinned clients.
@@ -282,7 +294,7 @@ pub struct ServerStats {
     /// Failed connections, broken or timed out replies, HTTP 5xx, SQL errors of the server's
     /// making.
     pub errors: u64,
-    /// Of the last good reply; 0 before the first.
+    /// Latency of the last good reply; 0 before the first.
     pub last_latency_us: u64,
     /// Sum over good replies.
     pub latency_us_sum: u64,
@@ -305,7 +317,7 @@ pub struct ServerStats {
 /// The last whole seconds together: at most 60.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recent {
-    /// How many seconds these are; 0 within the first.
+    /// Number of these seconds; 0 within the first.
     pub seconds: u64,
     /// Requests that ended, per second.
     pub requests_per_s: Option<f64>,
@@ -338,7 +350,7 @@ pub struct Window {
     pub requests: u64,
     /// Client connections accepted in it.
     pub connections: u64,
-    /// Of these requests.
+    /// Latencies of these requests.
     pub latency: Latency,
 }
 

@@ -80,14 +80,14 @@ impl Default for Compare {
     }
 }
 
-/// Refuses what cannot work.
-pub fn validate(wanted: &Compare) -> Result<(), Impossible> {
-    check(wanted).map_err(|why| why.within("compare"))
+/// Refuses impossible values.
+pub fn validate(compare: &Compare) -> Result<(), Impossible> {
+    check(compare).map_err(|refusal| refusal.within("compare"))
 }
 
-fn check(wanted: &Compare) -> Result<(), Impossible> {
-    in_range("bytes_max", wanted.bytes_max, 1..=BYTES_MAX_MOST, " bytes")?;
-    let names = &wanted.ignored_fields;
+fn check(compare: &Compare) -> Result<(), Impossible> {
+    in_range("bytes_max", compare.bytes_max, 1..=BYTES_MAX_MOST, " bytes")?;
+    let names = &compare.ignored_fields;
     in_range("ignored_fields", names.len(), 0..=FIELDS_MOST, " names")?;
     for (place, name) in names.iter().enumerate() {
         if !is_field_name(name) {
@@ -110,11 +110,11 @@ fn is_field_name(name: &str) -> bool {
 /// pipelined reads is one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compared {
-    /// Those of which at least two replies were compared: `equal` and `different`.
+    /// Reads of which at least two replies were compared: `equal` and `different`.
     pub compared: u64,
     /// All compared replies were the same.
     pub equal: u64,
-    /// They were not.
+    /// Some of the compared replies differed.
     pub different: u64,
     /// Fewer than two replies could be compared: the others failed, were not sent, or were too
     /// large.
@@ -125,14 +125,14 @@ pub struct Compared {
     pub refused: u64,
 }
 
-/// One server's part in it.
+/// Results of one server's replies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerCompared {
-    /// Its replies that were compared with others.
+    /// Replies of the server that were compared with others.
     pub compared: u64,
-    /// Those that a majority of the others contradicted.
+    /// Replies that a majority of the others contradicted.
     pub minority: u64,
-    /// Those of a difference without a majority: with two replies nobody knows who is wrong.
+    /// Replies of a difference without a majority: with two replies nobody knows which is wrong.
     pub disputed: u64,
 }
 
@@ -150,10 +150,10 @@ mod tests {
     fn what_cannot_work_is_refused_by_its_key() {
         type Spoil = fn(&mut Compare);
         let cases: [(&str, Spoil); 4] = [
-            ("bytes_max", |of| of.bytes_max = 0),
-            ("bytes_max", |of| of.bytes_max = BYTES_MAX_MOST + 1),
-            ("ignored_fields[10]", |of| of.ignored_fields.push("Date".into())),
-            ("ignored_fields", |of| of.ignored_fields = vec!["a".into(); 65]),
+            ("bytes_max", |compare| compare.bytes_max = 0),
+            ("bytes_max", |compare| compare.bytes_max = BYTES_MAX_MOST + 1),
+            ("ignored_fields[10]", |compare| compare.ignored_fields.push("Date".into())),
+            ("ignored_fields", |compare| compare.ignored_fields = vec!["a".into(); 65]),
         ];
         for (key, spoil) in cases {
             let mut bad = Compare::default();

@@ -24,7 +24,7 @@ pub struct Guardrails {
     pub consecutive_failures: u32,
     /// Failures per reply in the window that take it out, 0 to 1.
     pub failure_share: f64,
-    /// With fewer replies in the window the share says nothing.
+    /// Minimum replies in the window for a judgement by the share.
     pub failure_requests_min: u32,
     /// The window of `failure_share`.
     pub failure_window_ms: u64,
@@ -54,50 +54,50 @@ impl Default for Guardrails {
 }
 
 /// The guardrails in the policies' units.
-pub fn rules(wanted: &Guardrails) -> policy::Guardrails {
+pub fn rules(guardrails: &Guardrails) -> policy::Guardrails {
     policy::Guardrails {
-        extra_load_max: wanted.extra_load_max,
-        extra_load_window_us: wanted.extra_load_window_ms * 1_000,
-        ejection: wanted.ejection.then_some(EjectionRules {
-            consecutive_failures: wanted.consecutive_failures,
-            failure_share: wanted.failure_share,
-            requests_min: wanted.failure_requests_min,
-            window_us: wanted.failure_window_ms * 1_000,
-            out_us_first: wanted.ejected_ms_first * 1_000,
-            out_us_max: wanted.ejected_ms_max * 1_000,
-            out_share_max: wanted.ejected_share_max,
+        extra_load_max: guardrails.extra_load_max,
+        extra_load_window_us: guardrails.extra_load_window_ms * 1_000,
+        ejection: guardrails.ejection.then_some(EjectionRules {
+            consecutive_failures: guardrails.consecutive_failures,
+            failure_share: guardrails.failure_share,
+            requests_min: guardrails.failure_requests_min,
+            window_us: guardrails.failure_window_ms * 1_000,
+            out_us_first: guardrails.ejected_ms_first * 1_000,
+            out_us_max: guardrails.ejected_ms_max * 1_000,
+            out_share_max: guardrails.ejected_share_max,
         }),
     }
 }
 
-/// Refuses what cannot work.
-pub fn validate(wanted: &Guardrails) -> Result<(), Impossible> {
-    check(wanted).map_err(|why| why.within("guardrails"))
+/// Refuses impossible values.
+pub fn validate(guardrails: &Guardrails) -> Result<(), Impossible> {
+    check(guardrails).map_err(|refusal| refusal.within("guardrails"))
 }
 
-fn check(wanted: &Guardrails) -> Result<(), Impossible> {
-    let extra = wanted.extra_load_max.unwrap_or(0.0);
+fn check(guardrails: &Guardrails) -> Result<(), Impossible> {
+    let extra = guardrails.extra_load_max.unwrap_or(0.0);
     in_range("extra_load_max", extra, 0.0..=1_000.0, " extra replicas per request")?;
     for (key, ms) in [
-        ("extra_load_window_ms", wanted.extra_load_window_ms),
-        ("failure_window_ms", wanted.failure_window_ms),
-        ("ejected_ms_first", wanted.ejected_ms_first),
-        ("ejected_ms_max", wanted.ejected_ms_max),
+        ("extra_load_window_ms", guardrails.extra_load_window_ms),
+        ("failure_window_ms", guardrails.failure_window_ms),
+        ("ejected_ms_first", guardrails.ejected_ms_first),
+        ("ejected_ms_max", guardrails.ejected_ms_max),
     ] {
         in_range(key, ms, 1..=DAY_MS, " ms")?;
     }
     for (key, count) in [
-        ("consecutive_failures", wanted.consecutive_failures),
-        ("failure_requests_min", wanted.failure_requests_min),
+        ("consecutive_failures", guardrails.consecutive_failures),
+        ("failure_requests_min", guardrails.failure_requests_min),
     ] {
         in_range(key, count, 1..=u32::MAX, "")?;
     }
-    let share = wanted.failure_share;
+    let share = guardrails.failure_share;
     if share == 0.0 {
         return Err(Impossible::new("failure_share", "more than 0", share));
     }
     in_range("failure_share", share, 0.0..=1.0, "")?;
-    in_range("ejected_share_max", wanted.ejected_share_max, 0.0..=1.0, "")
+    in_range("ejected_share_max", guardrails.ejected_share_max, 0.0..=1.0, "")
 }
 
 #[cfg(test)]
@@ -114,18 +114,18 @@ mod tests {
     fn what_cannot_work_is_refused_by_its_key() {
         type Spoil = fn(&mut Guardrails);
         let cases: [(&str, Spoil); 6] = [
-            ("extra_load_max", |of| of.extra_load_max = Some(-0.1)),
-            ("extra_load_max", |of| of.extra_load_max = Some(f64::NAN)),
-            ("failure_window_ms", |of| of.failure_window_ms = 0),
-            ("consecutive_failures", |of| of.consecutive_failures = 0),
-            ("failure_share", |of| of.failure_share = 0.0),
-            ("ejected_share_max", |of| of.ejected_share_max = 1.5),
+            ("extra_load_max", |guardrails| guardrails.extra_load_max = Some(-0.1)),
+            ("extra_load_max", |guardrails| guardrails.extra_load_max = Some(f64::NAN)),
+            ("failure_window_ms", |guardrails| guardrails.failure_window_ms = 0),
+            ("consecutive_failures", |guardrails| guardrails.consecutive_failures = 0),
+            ("failure_share", |guardrails| guardrails.failure_share = 0.0),
+            ("ejected_share_max", |guardrails| guardrails.ejected_share_max = 1.5),
         ];
         for (key, spoil) in cases {
             let mut bad = Guardrails::default();
             spoil(&mut bad);
-            let refused = validate(&bad).unwrap_err();
-            assert_eq!(refused.key, format!("guardrails.{key}"));
+            let refusal = validate(&bad).unwrap_err();
+            assert_eq!(refusal.key, format!("guardrails.{key}"));
         }
     }
 }

@@ -82,6 +82,11 @@ impl Config {
         if self.redis.is_some() && self.protocol != Protocol::Redis {
             return refuse("redis", "no [redis] table with another protocol", "one");
         }
+        if self.detects_primary() && self.redis.is_some_and(|redis| redis.read_your_writes) {
+            let expected = "false with redis.primary = \"detected\"";
+            let hint = "true (a promoted replica may lack a client's writes)";
+            return refuse("redis.read_your_writes", expected, hint);
+        }
         if let Some(path) = self.streamed_paths.iter().find(|path| !path.starts_with('/')) {
             return refuse("streamed_paths", "paths that begin with '/'", format!("{path:?}"));
         }

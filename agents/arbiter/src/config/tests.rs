@@ -64,6 +64,8 @@ fn impossible_values_are_refused_with_what_was_expected_and_got() {
         ("\"http\"", "\"mysql\"", "mysql: expected a [mysql] table"),
         ("\"http\"", "\"tcp\"", "replicas: expected 1"),
         ("tokens = 1", "tokens = 1\nredis = { read_your_writes = true }", "redis: expected no [redis] table"),
+        ("\"http\"", "\"redis\"\nredis = { primary = \"detected\", read_your_writes = true }", "redis.read_your_writes: expected false"),
+        ("\"http\"", "\"redis\"\nredis = { primary = \"second\" }", "unknown variant `second`"),
     ];
     for (old, new, expected) in table {
         let text = refusal(&GOOD.replace(old, new));

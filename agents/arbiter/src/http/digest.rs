@@ -16,7 +16,7 @@ use crate::comparing::Digest;
 use crate::voting::ReplyVote;
 
 /// A reply that is compared with others.
-pub struct Said {
+pub struct ReplyHasher {
     ballot: Arc<ReplyVote>,
     hash: Sha256,
     /// Removes the framing of chunks.
@@ -26,7 +26,7 @@ pub struct Said {
     is_too_large: bool,
 }
 
-impl Said {
+impl ReplyHasher {
     /// Starts with the head of a reply.
     pub fn new(ballot: Arc<ReplyVote>, head: &ResponseHead) -> Self {
         let mut hash = Sha256::new();

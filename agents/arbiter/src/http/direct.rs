@@ -44,9 +44,9 @@ impl Exchange<'_> {
         let question =
             Question { request: self.request, body, stamp: None, deadline: self.deadline };
         let asking = ask_somebody(self.front, &question, &mut self.reply);
-        let asked = self.client.conn.while_here(asking).await;
-        let asked = asked.ok_or(Ended::Gone)?;
-        asked.map_err(|refusal| Ended::Refused(refusal, false))
+        let result = self.client.conn.while_here(asking).await;
+        let result = result.ok_or(Ended::Gone)?;
+        result.map_err(|refusal| Ended::Refused(refusal, false))
     }
 
     /// As `ask_whole`, with a body that is streamed.

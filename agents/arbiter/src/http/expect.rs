@@ -41,8 +41,8 @@ pub async fn ask(exchange: &mut Exchange<'_>, mut upload: Upload) -> Result<Sent
                 unread_body: true,
             })
         }
-        Err(Asked::Ended(ended)) => return Err(ended),
-        Err(Asked::Failed(failure)) => {
+        Err(ExpectError::Ended(ended)) => return Err(ended),
+        Err(ExpectError::Failed(failure)) => {
             flight.bad();
             return Err(Ended::Refused(failure.refusal(), true));
         }
@@ -60,36 +60,36 @@ pub async fn ask(exchange: &mut Exchange<'_>, mut upload: Upload) -> Result<Sent
     exchange.send(lease, link, &mut upload, &[]).await
 }
 
-enum Asked {
+enum ExpectError {
     Ended(Ended),
     Failed(Failure),
 }
 
 /// Sends the head; false if the server has sent its final reply.
-async fn wants_body(exchange: &mut Exchange<'_>, link: &mut Link) -> Result<bool, Asked> {
+async fn wants_body(exchange: &mut Exchange<'_>, link: &mut Link) -> Result<bool, ExpectError> {
     let limit = exchange.front.tier.config().request_timeout();
     let head = &exchange.request.forward;
     let written = link.conn.write(head, limit).await;
-    written.map_err(|_| Asked::Failed(Failure::Silent))?;
+    written.map_err(|_| ExpectError::Failed(Failure::Silent))?;
     let until = (Instant::now() + WAIT_MAX).min(exchange.deadline);
     for _ in 0..INTERIM_MAX {
         let head = reply_head(&mut link.conn, exchange.request.is_head, until, &mut exchange.reply);
         let head = exchange.client.conn.while_here(head).await;
-        match head.ok_or(Asked::Ended(Ended::Gone))? {
+        match head.ok_or(ExpectError::Ended(Ended::Gone))? {
             Ok(()) if exchange.reply.status >= 200 => return Ok(false),
-            Ok(()) => exchange.pass_interim().await.map_err(Asked::Ended)?,
+            Ok(()) => exchange.pass_interim().await.map_err(ExpectError::Ended)?,
             Err(Failure::TimedOut) => {
-                let told = exchange.client.conn.write(CONTINUE, limit).await;
-                told.map_err(|_| Asked::Ended(Ended::Gone))?;
+                let result = exchange.client.conn.write(CONTINUE, limit).await;
+                result.map_err(|_| ExpectError::Ended(Ended::Gone))?;
                 return Ok(true);
             }
-            Err(failure) => return Err(Asked::Failed(failure)),
+            Err(failure) => return Err(ExpectError::Failed(failure)),
         }
         if exchange.reply.status == 100 {
             return Ok(true);
         }
     }
-    Err(Asked::Failed(Failure::Broken))
+    Err(ExpectError::Failed(Failure::Broken))
 }
 
 /// Takes a token of this server.

@@ -175,8 +175,8 @@ impl Referee {
             return false;
         }
         let Race { front, request, .. } = &*self.race;
-        let wanted = Wanted::Copies(1);
-        let leases = front.tier.acquire_for(request.stamp, wanted, &self.used);
+        let copies = Wanted::Copies(1);
+        let leases = front.tier.acquire_for(request.stamp, copies, &self.used);
         leases.map(|leases| self.leases = leases).is_ok()
     }
 
@@ -255,8 +255,8 @@ impl Referee {
         let again = may_be_retried && (!was_sent || (is_last && has_tries));
         if again && self.leases.to_come() == 0 {
             let Race { front, request, .. } = &*self.race;
-            let wanted = Wanted::Copies(1);
-            if let Ok(leases) = front.tier.acquire_for(request.stamp, wanted, &self.used) {
+            let copies = Wanted::Copies(1);
+            if let Ok(leases) = front.tier.acquire_for(request.stamp, copies, &self.used) {
                 self.leases = leases;
             }
         }

@@ -176,8 +176,8 @@ impl Stream<'_> {
         let piece = match &mut self.unframed {
             None => piece,
             Some(body) => {
-                let found = body.unframe(piece, &mut data);
-                found.map_err(|_| Broken::Server)?;
+                let result = body.unframe(piece, &mut data);
+                result.map_err(|_| Broken::Server)?;
                 &data[..]
             }
         };

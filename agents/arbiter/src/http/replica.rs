@@ -8,7 +8,7 @@ use bytes::{Buf, BytesMut};
 use tokio::time::Instant;
 
 use super::body::Body;
-use super::digest::Said;
+use super::digest::ReplyHasher;
 use super::exchange::{ask_for_final, keep, open, Failure, Question};
 use super::head::{is_good, RequestHead, ResponseHead};
 use super::pool::Age;
@@ -169,11 +169,11 @@ pub(super) async fn replica(race: Arc<Race>, lease: Lease, stamp: Option<Stamp>)
 async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Reply) -> End {
     let mut body = Body::new(reply.head.framing);
     let ballot = race.ballot.clone();
-    let mut said = ballot.map(|ballot| Said::new(ballot, &reply.head));
+    let mut hasher = ballot.map(|ballot| ReplyHasher::new(ballot, &reply.head));
     let limit = race.front.tier.config().request_timeout();
     // A server that keeps sending is not late: what is not complete by then is passed on as it comes.
     let mut held_until = drained_by - limit / HELD_SHARE;
-    let mut heard = Instant::now();
+    let mut last_bytes_at = Instant::now();
     let may_stream = is_good(reply.head.status) && !race.refuses();
     if may_stream && reply.head.is_events {
         return race.stream(reply, body, sent);
@@ -182,9 +182,9 @@ async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Re
         let conn = &mut sent.link.conn;
         match body.next(conn, held_until).await {
             Ok(Some(length)) => {
-                heard = Instant::now();
-                if let Some(said) = &mut said {
-                    said.add(&conn.buffer[..length]);
+                last_bytes_at = Instant::now();
+                if let Some(hasher) = &mut hasher {
+                    hasher.add(&conn.buffer[..length]);
                 }
                 if race.is_answered() {
                     reply.body = BytesMut::new();
@@ -195,7 +195,7 @@ async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Re
             }
             Ok(None) => break,
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
-                let is_sending = heard.elapsed() < limit / HELD_SHARE;
+                let is_sending = last_bytes_at.elapsed() < limit / HELD_SHARE;
                 if is_sending && may_stream {
                     return race.stream(reply, body, sent);
                 }
@@ -217,8 +217,8 @@ async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Re
             if !is_good(reply.head.status) {
                 return race.failed(&sent.flight, Failure::Broken);
             }
-            if let Some(mut said) = said {
-                said.too_large();
+            if let Some(mut hasher) = hasher {
+                hasher.too_large();
             }
             if race.refuses() {
                 let (failure, reply) = (Failure::TooLarge, None);
@@ -228,7 +228,7 @@ async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Re
         }
     }
     let digest =
-        said.filter(|_| is_good(reply.head.status)).and_then(|said| said.vote(reply.server));
+        hasher.filter(|_| is_good(reply.head.status)).and_then(|hasher| hasher.vote(reply.server));
     let good = Good { reply, digest };
     complete(race, sent, good)
 }

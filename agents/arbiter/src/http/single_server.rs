@@ -27,19 +27,19 @@ pub async fn run(
     };
     let mut exchange =
         Exchange { reply: std::mem::take(&mut client.reply), front, client, request, deadline };
-    let asked = if request.expects_continue {
+    let result = if request.expects_continue {
         expect::ask(&mut exchange, upload).await
     } else if upload.is_whole() {
         exchange.ask_whole(&upload.held).await
     } else {
         exchange.ask_streaming(upload).await
     };
-    pass(exchange, asked).await
+    pass(exchange, result).await
 }
 
 /// Passes the result of the request on.
-async fn pass(mut exchange: Exchange<'_>, asked: Result<Sent, Ended>) -> After {
-    let asked = match asked {
+async fn pass(mut exchange: Exchange<'_>, result: Result<Sent, Ended>) -> After {
+    let result = match result {
         Ok(mut sent) => match exchange.final_head(&mut sent).await {
             Ok(()) => Ok(sent),
             Err(ended) => Err(ended),
@@ -47,7 +47,7 @@ async fn pass(mut exchange: Exchange<'_>, asked: Result<Sent, Ended>) -> After {
         ended => ended,
     };
     let Exchange { front, client, request, reply, .. } = exchange;
-    match asked {
+    match result {
         Ok(sent) => {
             let body = Body::new(reply.framing);
             let begun = (BytesMut::new(), None);

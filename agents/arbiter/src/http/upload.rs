@@ -106,8 +106,8 @@ impl Upload {
         }
         let memory = &front.tier.memory;
         let share = self.memory.get_or_insert_with(|| Held::of(memory, client.holder()));
-        let wanted = length + UNCOUNTED;
-        wanted <= HELD_MAX && share.cover(wanted)
+        let bytes = length + UNCOUNTED;
+        bytes <= HELD_MAX && share.cover(bytes)
     }
 
     /// Sends head, held bytes, and the rest as it arrives. False if the server replies, or closes,

@@ -61,8 +61,8 @@ impl<'a> Waiting<'a> {
         }
         let all = &self.front.tier.memory;
         let memory = self.memory.get_or_insert_with(|| Held::of(all, client.holder()));
-        let wanted = self.length + UNCOUNTED;
-        wanted <= WAITING_MAX && memory.cover(wanted)
+        let bytes = self.length + UNCOUNTED;
+        bytes <= WAITING_MAX && memory.cover(bytes)
     }
 
     /// Writes two pieces after the waiting bytes, as far as the client takes them now.
@@ -127,7 +127,7 @@ impl<'a> Waiting<'a> {
         self.since += waited;
         if taken > 0 {
             self.stuck_by = self.since + self.front.tier.config().request_timeout();
-            self.took(taken);
+            self.remove(taken);
         }
         let keeps = self.pace.keeps(taken, waited);
         if !keeps && self.memory.is_some() && self.front.tier.memory.is_scarce() {
@@ -136,7 +136,7 @@ impl<'a> Waiting<'a> {
         Ok(())
     }
 
-    fn took(&mut self, bytes: usize) {
+    fn remove(&mut self, bytes: usize) {
         self.length -= bytes;
         if let Some(first) = self.pieces.front_mut() {
             first.advance(bytes);

@@ -27,6 +27,8 @@ mod window;
 
 use thiserror::Error;
 
+use crate::claims::NoPrimary;
+
 /// Maximum size of a command, and of a batch's reply.
 pub const HELD_MAX: usize = 64 * 1024 * 1024;
 /// Maximum commands in one batch.
@@ -56,6 +58,9 @@ pub enum Failure {
     /// Nothing was sent.
     #[error("no server is alive")]
     NoServer,
+    /// Nothing was sent.
+    #[error("{0}")]
+    NoPrimary(NoPrimary),
     /// Nothing was sent.
     #[error("the CAS value is of another server")]
     Foreign,
@@ -117,6 +122,7 @@ impl Failure {
             Self::Connect
             | Self::Busy
             | Self::NoServer
+            | Self::NoPrimary(_)
             | Self::Foreign
             | Self::NoToken
             | Self::ServerError

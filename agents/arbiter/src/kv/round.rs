@@ -57,19 +57,19 @@ async fn ask<D: Dialect>(
     (r, received): (usize, Instant),
     ballot: Option<&Arc<ReplyVote>>,
 ) -> Result<(), Failure> {
-    let mut asked = Asked { r, received, never: not.len(), ballot, is_over_once_tried: false };
+    let mut options = Options { r, received, never: not.len(), ballot, is_over_once_tried: false };
     let mut tried = not.to_vec();
     let mut failure = Failure::NoServer;
     // The refusal of a server that has not executed it, for the client if no other answers.
-    let mut said = BytesMut::new();
+    let mut error = BytesMut::new();
     for _ in 0..READ_TRIES {
-        match race_once(front, slot, batch, asked, &mut tried).await {
+        match race_once(front, slot, batch, options, &mut tried).await {
             Err(Failure::NoServer) if tried.len() > not.len() => break,
             Err(again @ (Failure::Connect | Failure::Closed)) => failure = again,
             Err(again @ Failure::ServerError) => {
                 failure = again;
-                said = slot.take_server_error();
-                asked.is_over_once_tried = true;
+                error = slot.take_server_error();
+                options.is_over_once_tried = true;
             }
             other => {
                 if let Some(ballot) = ballot.filter(|_| other.is_err_and(Failure::is_undecided)) {
@@ -79,16 +79,16 @@ async fn ask<D: Dialect>(
             }
         }
     }
-    if said.is_empty() {
+    if error.is_empty() {
         return Err(failure);
     }
-    slot.say(&said);
+    slot.say(&error);
     Ok(())
 }
 
 /// Options of a race.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct Options<'a> {
     r: usize,
     received: Instant,
     /// Number of the tried servers that must never be asked.
@@ -99,7 +99,7 @@ struct Asked<'a> {
     is_over_once_tried: bool,
 }
 
-impl Asked<'_> {
+impl Options<'_> {
     fn mode(&self) -> Mode {
         match self.ballot {
             Some(ballot) if ballot.refuses() => {
@@ -114,15 +114,15 @@ async fn race_once<D: Dialect>(
     front: &Front<D>,
     slot: &Arc<Slot>,
     batch: &Batch<'_>,
-    asked: Asked<'_>,
+    options: Options<'_>,
     tried: &mut Vec<ServerId>,
 ) -> Result<(), Failure> {
-    let Asked { r, received, never, .. } = asked;
-    let wanted = Wanted::Copies(r);
-    let mut leases = match front.tier.acquire(wanted, tried) {
+    let Options { r, received, never, .. } = options;
+    let copies = Wanted::Copies(r);
+    let mut leases = match front.tier.acquire(copies, tried) {
         // All were tried: a connection that the server had just closed may be tried again.
-        Err(Refused::NoServer) if tried.len() > never && !asked.is_over_once_tried => {
-            front.tier.acquire(wanted, &tried[..never])
+        Err(Refused::NoServer) if tried.len() > never && !options.is_over_once_tried => {
+            front.tier.acquire(copies, &tried[..never])
         }
         other => other,
     }
@@ -131,7 +131,7 @@ async fn race_once<D: Dialect>(
         Refused::QueueFull => Failure::Busy,
     })?;
     let limit = front.tier.config().request_timeout();
-    let ticket = slot.open(asked.mode());
+    let ticket = slot.open(options.mode());
     let mut delayed = leases.delayed().map(Delayed::new);
     let mut sent = 0;
     loop {
@@ -163,7 +163,7 @@ async fn race_once<D: Dialect>(
         if let Some(lease) = lease {
             sent += 1;
             let server = lease.server;
-            front.send(server, batch, slot, ticket, (Some(lease), asked.ballot));
+            front.send(server, batch, slot, ticket, (Some(lease), options.ballot));
             tried.push(server);
         }
     }

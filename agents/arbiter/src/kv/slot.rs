@@ -213,12 +213,12 @@ impl Slot {
     }
 
     /// Every server's reply of a gathering, in the order of servers.
-    pub fn each_reply(&self, mut seen: impl FnMut(ServerId, Result<&[u8], Failure>)) {
+    pub fn each_reply(&self, mut visit: impl FnMut(ServerId, Result<&[u8], Failure>)) {
         let mut state = self.lock();
         let State { gathered, replies, .. } = &mut *state;
         gathered.sort_unstable_by_key(|(server, _)| *server);
         for (server, reply) in gathered {
-            seen(*server, reply.clone().map(|range| &replies[range]));
+            visit(*server, reply.clone().map(|range| &replies[range]));
         }
     }
 
@@ -301,8 +301,8 @@ impl State {
 
     /// True if this many more bytes of output may be held.
     fn can_hold(&mut self, more: usize) -> bool {
-        let wanted = self.out.len() + more;
-        self.held.as_mut().map_or(true, |held| held.cover(wanted))
+        let bytes = self.out.len() + more;
+        self.held.as_mut().map_or(true, |held| held.cover(bytes))
     }
 
     /// Adds a reply; it wins if enough agree with it.
@@ -312,11 +312,11 @@ impl State {
             return Verdict::Kept;
         }
         let replies = &self.replies;
-        let same = |said: &Result<Range<usize>, Failure>| match said {
+        let same = |other: &Result<Range<usize>, Failure>| match other {
             Ok(range) => &replies[range.clone()] == reply,
             Err(_) => false,
         };
-        let agree = 1 + self.gathered.iter().filter(|(_, said)| same(said)).count();
+        let agree = 1 + self.gathered.iter().filter(|(_, other)| same(other)).count();
         if agree >= majority {
             self.answered = true;
             self.out.extend_from_slice(reply);
@@ -477,7 +477,7 @@ mod tests {
 
     #[test]
     fn without_a_majority_nothing_goes_to_the_client() {
-        for (said, expected) in [
+        for (replies, expected) in [
             (&[&b"one"[..], b"two"][..], Failure::Disagreed),
             (&[b"one"], Failure::Alone),
             (&[b"large"], Failure::Uncompared),
@@ -485,7 +485,7 @@ mod tests {
             let slot = Slot::default();
             let (majority, bytes_max) = (2, 4);
             let ticket = slot.open(Mode::Agree { majority, bytes_max });
-            for (server, reply) in said.iter().enumerate() {
+            for (server, reply) in replies.iter().enumerate() {
                 slot.expect_one();
                 assert_eq!(slot.fill(ticket, server, reply, false), Verdict::Kept);
             }
@@ -504,8 +504,8 @@ mod tests {
         assert!(decided(&slot).is_pending());
         slot.fail(ticket, 0, Failure::TimedOut);
         assert_eq!(decided(&slot), Poll::Ready(Ok(())));
-        let mut seen = vec![];
-        slot.each_reply(|server, reply| seen.push((server, reply.map(<[u8]>::to_vec))));
-        assert_eq!(seen, [(0, Err(Failure::TimedOut)), (1, Ok(b"b".to_vec()))]);
+        let mut replies = vec![];
+        slot.each_reply(|server, reply| replies.push((server, reply.map(<[u8]>::to_vec))));
+        assert_eq!(replies, [(0, Err(Failure::TimedOut)), (1, Ok(b"b".to_vec()))]);
     }
 }

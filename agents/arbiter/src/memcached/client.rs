@@ -147,13 +147,13 @@ impl Client {
         }
         let counters = &self.wire.front.tier.counters;
         counters.received.add(u64::from(run.commands));
-        let asked = u64::from(run.commands) - run.fences as u64;
+        let commands = u64::from(run.commands) - run.fences as u64;
         match run.class {
-            Class::Write | Class::Decided => counters.writes.add(asked),
+            Class::Write | Class::Decided => counters.writes.add(commands),
             class => {
-                counters.reads.add(asked);
+                counters.reads.add(commands);
                 if class == Class::Reference {
-                    counters.reads_of_one.add(asked);
+                    counters.reads_of_one.add(commands);
                 }
             }
         }
@@ -207,9 +207,9 @@ impl Client {
             return;
         };
         let reply = slot.cut_output(before);
-        let asked = round::elsewhere(front, slot, batch, &[winner], received).await;
+        let result = round::elsewhere(front, slot, batch, &[winner], received).await;
         let other = slot.cut_output(before);
-        match asked {
+        match result {
             Ok(()) => slot.say(&miss::merged(batch.bytes, &reply, &other)),
             Err(_) => slot.say(&reply),
         }

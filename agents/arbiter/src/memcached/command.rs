@@ -261,7 +261,7 @@ impl Command {
         let is_key = !key.is_empty()
             && key.len() <= KEY_MAX
             && (!self.is_base64 || key.len() % 4 == 0 && key.iter().all(base64));
-        let mut seen = [false; 128];
+        let mut is_given = [false; 128];
         for flag in words.flags(3) {
             let (sign, rest) = flag.split_first().ok_or(BAD_LINE)?;
             let is_fine = match sign {
@@ -273,7 +273,7 @@ impl Command {
                 b'M' => matches!(rest, b"S" | b"E" | b"A" | b"P" | b"R"),
                 _ => false,
             };
-            let is_new = !std::mem::replace(&mut seen[usize::from(*sign) & 127], true);
+            let is_new = !std::mem::replace(&mut is_given[usize::from(*sign) & 127], true);
             if !is_fine || !is_new {
                 return Err(BAD_LINE);
             }

@@ -128,8 +128,8 @@ mod tests {
             ("get a\r\n", "SERVER_ERROR out of memory\r\n", false),
             ("mg a v\r\n", "CLIENT_ERROR bad\r\n", false),
         ] {
-            let found = has_miss(commands.as_bytes(), reply.as_bytes());
-            assert_eq!(found, expected, "{commands:?} {reply:?}");
+            let result = has_miss(commands.as_bytes(), reply.as_bytes());
+            assert_eq!(result, expected, "{commands:?} {reply:?}");
         }
     }
 
@@ -137,7 +137,7 @@ mod tests {
     fn two_replies_have_what_one_of_them_has() {
         let a = "VALUE a 0 1\r\nx\r\n";
         let b = "VALUE b 7 4\r\nEND\n\r\n";
-        for (commands, one, two, expected) in [
+        for (commands, first, second, expected) in [
             ("get a b\r\n", format!("{a}END\r\n"), format!("{b}END\r\n"), format!("{a}{b}END\r\n")),
             ("get a b\r\n", format!("{a}END\r\n"), format!("{a}END\r\n"), format!("{a}END\r\n")),
             (
@@ -150,8 +150,8 @@ mod tests {
             ("get a\r\n", "END\r\n".into(), "ERROR\r\n".into(), "END\r\n".into()),
             ("get a\r\n", "END\r\n".into(), String::new(), "END\r\n".into()),
         ] {
-            let told = merged(commands.as_bytes(), one.as_bytes(), two.as_bytes());
-            assert_eq!(String::from_utf8_lossy(&told), expected, "{commands:?}");
+            let reply = merged(commands.as_bytes(), first.as_bytes(), second.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&reply), expected, "{commands:?}");
         }
     }
 }

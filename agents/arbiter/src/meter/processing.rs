@@ -62,15 +62,15 @@ mod tests {
         changes.sort_unstable();
         let mut shares = Shares::new(cores);
         let mut entered = vec![0.0; stays.len()];
-        let mut found = vec![0.0; stays.len()];
+        let mut processing_us = vec![0.0; stays.len()];
         for (at_us, leaves, number) in changes {
             if leaves {
-                found[number] = shares.leave(at_us, entered[number]);
+                processing_us[number] = shares.leave(at_us, entered[number]);
             } else {
                 entered[number] = shares.enter(at_us);
             }
         }
-        found
+        processing_us
     }
 
     #[test]

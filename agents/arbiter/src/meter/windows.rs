@@ -197,17 +197,17 @@ fn figures<C: Counter>(latencies: &Histogram<C>, sum_us: u64) -> Latency {
     }
     // Per mille from the top: a percentile of rank ceil(count q) has `beyond` samples above it.
     let beyond = [500, 50, 10, 1].map(|per_mille: u64| count * per_mille / 1_000);
-    let mut found = [None; 4];
-    let mut seen = 0;
+    let mut percentiles_us = [None; 4];
+    let mut cumulative = 0;
     for step in latencies.iter_recorded() {
-        seen += step.count_since_last_iteration();
-        for (value, beyond) in found.iter_mut().zip(beyond) {
-            if value.is_none() && beyond >= BEYOND_MIN && seen >= count - beyond {
+        cumulative += step.count_since_last_iteration();
+        for (value, beyond) in percentiles_us.iter_mut().zip(beyond) {
+            if value.is_none() && beyond >= BEYOND_MIN && cumulative >= count - beyond {
                 *value = Some(step.value_iterated_to());
             }
         }
     }
-    let [p50_us, p95_us, p99_us, p99_9_us] = found;
+    let [p50_us, p95_us, p99_us, p99_9_us] = percentiles_us;
     Latency {
         count,
         mean_us: Some(sum_us / count),

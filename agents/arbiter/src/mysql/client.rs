@@ -15,7 +15,7 @@ use super::reply::Shape;
 use super::server_pool::ServerPool;
 use super::session::{Served, Session};
 use super::statements::Statements;
-use super::types::{Asked, Beginning, NotOpen, Outcome, Route, Statement, Verdict};
+use super::types::{Beginning, NotOpen, Outcome, Request, Route, Statement, Verdict};
 use crate::collision_avoidance::Stamp;
 use crate::conn::Conn;
 
@@ -62,6 +62,9 @@ fn not_open(sequence: u8, reason: NotOpen) -> Packet {
             "08004",
             "arbiter: too many connections wait for a server",
         ),
+        NotOpen::NoPrimary(none) => {
+            error(1290, "HY000", &format!("arbiter: {none}; it was not executed"))
+        }
         NotOpen::TooMuchState => error(
             1105,
             "HY000",
@@ -186,13 +189,13 @@ impl Client {
                     Does::Writes => counters.writes.inc(),
                     Does::Nothing => {}
                 }
-                let asked = Asked {
+                let request = Request {
                     packet: sending.instead.as_ref().unwrap_or(&packet),
                     shape: sending.shape,
                     route: &sending.route,
                     statement: sending.statement,
                 };
-                let after = self.send(asked, received).await;
+                let after = self.send(request, received).await;
                 self.pool.tier.request_ended(received);
                 if does == Does::Reads && self.session.was_writer() {
                     self.pool.tier.counters.reads_of_one.inc();
@@ -202,26 +205,26 @@ impl Client {
         }
     }
 
-    async fn send(&mut self, asked: Asked<'_>, received: Instant) -> After {
-        let sequence = asked.packet.next_sequence();
+    async fn send(&mut self, request: Request<'_>, received: Instant) -> After {
+        let sequence = request.packet.next_sequence();
         if !std::mem::replace(&mut self.is_judged, true) {
-            if let Err(reason) = self.judge(asked.packet).await {
+            if let Err(reason) = self.judge(request.packet).await {
                 let error = not_open(sequence, reason);
                 return self.answer(&error, After::Close).await;
             }
         }
         let deadline = (received + self.pool.tier.config().request_timeout()).into();
-        let served = self.session.serve(asked, &mut self.conn, deadline).await;
+        let served = self.session.serve(request, &mut self.conn, deadline).await;
         let outcome = match served {
             Ok(Served::Passed(outcome)) => {
-                if let Statement::Prepare(id) = asked.statement {
+                if let Statement::Prepare(id) = request.statement {
                     self.statements.prepared(id, &self.session.prepared());
                 }
                 outcome
             }
             Ok(Served::Reply(Verdict::Nothing)) => Outcome::Served,
             Ok(Served::Reply(Verdict::Reply { packets, rest })) => {
-                if let Statement::Prepare(id) = asked.statement {
+                if let Statement::Prepare(id) = request.statement {
                     let first = packets.get(packet::HEADER..).unwrap_or_default();
                     self.statements.prepared(id, first);
                 }

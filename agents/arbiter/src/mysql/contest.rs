@@ -53,8 +53,8 @@ pub struct Contest {
 impl Contest {
     /// Opens a contest of at most `servers`, with the channel of their events.
     pub fn new(servers: usize) -> (Arc<Self>, mpsc::Receiver<Event>) {
-        let (events, told) = mpsc::channel(servers.max(1));
-        (Arc::new(Self { answered: AtomicBool::new(false), events }), told)
+        let (events, receiver) = mpsc::channel(servers.max(1));
+        (Arc::new(Self { answered: AtomicBool::new(false), events }), receiver)
     }
 
     /// A contest without a client that waits (replay, commands without a reply).
@@ -84,13 +84,13 @@ impl Contest {
 pub struct Ticket {
     contest: Arc<Contest>,
     link: LinkId,
-    told: bool,
+    is_reported: bool,
 }
 
 impl Ticket {
     /// Creates the ticket of one server.
     pub fn new(contest: &Arc<Contest>, link: LinkId) -> Self {
-        Self { contest: Arc::clone(contest), link, told: false }
+        Self { contest: Arc::clone(contest), link, is_reported: false }
     }
 
     /// True if a server has won, or none can any more.
@@ -121,11 +121,11 @@ impl Ticket {
 
     /// Reports nothing: another server answered, or there is no answer.
     pub fn done(&mut self) {
-        self.told = true;
+        self.is_reported = true;
     }
 
     fn tell(&mut self, event: Event) {
-        self.told = true;
+        self.is_reported = true;
         // One event per server fits; a session that is gone needs none.
         let _ = self.contest.events.try_send(event);
     }
@@ -133,7 +133,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if !self.told {
+        if !self.is_reported {
             let link = self.link;
             self.tell(Event::Lost { link });
         }

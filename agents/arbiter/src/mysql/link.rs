@@ -376,7 +376,7 @@ impl Reading<'_> {
 
     fn end(mut self, conn: &mut ServerConn, end: End) -> Result<(), Loss> {
         let reply = self.kept.split().freeze();
-        conn.heard(&self.follow);
+        conn.note_reply(&self.follow);
         match end {
             End::Good => self.good(conn, reply),
             End::Error(error) => self.error(reply, error),
@@ -444,7 +444,7 @@ impl Reading<'_> {
                 return self.stop(conn).await;
             }
             if end.is_some() {
-                conn.heard(&self.follow);
+                conn.note_reply(&self.follow);
             }
             match end {
                 None => {}

@@ -20,6 +20,7 @@
 //! | `session` | the servers of a client: those it reads from, the one it writes to |
 //! | `passing` | one command, its server, its reply, at r = 1 |
 //! | `types` | the start of a session, the targets and results of commands |
+//! | `roles` | the server that may be written to |
 //! | `kill_query` | the end of a command whose client is gone |
 //! | `client` | a client's connection |
 
@@ -38,6 +39,7 @@ mod passthrough;
 mod replay;
 mod replicated;
 pub mod reply;
+mod roles;
 pub mod server_pool;
 mod session;
 mod statements;

@@ -29,10 +29,10 @@ use super::passing::{pass, Passing, Stopped};
 use super::replay::{self, Entry, Replay};
 use super::reply::{End, Follow, Shape, AUTOCOMMIT};
 use super::server_pool::{OpenError, ServerConn, ServerPool};
-use super::types::{Asked, Beginning, NotOpen, Outcome, Route, Statement, Task};
+use super::types::{Beginning, NotOpen, Outcome, Request, Route, Statement, Task};
 use crate::collision_avoidance::Stamp;
 use crate::conn::Conn;
-use crate::tier::{Flight, Lease, Leases, Unreached, Wanted, PRIMARY};
+use crate::tier::{Flight, Lease, Leases, Unreached, Wanted};
 
 /// A session with one server.
 pub struct Passthrough {
@@ -56,7 +56,7 @@ pub struct Passthrough {
     /// True if the last command succeeded.
     pub was_good: bool,
     /// First packet of its reply, if it prepared a statement.
-    pub said: Vec<u8>,
+    pub prepare_ok: Vec<u8>,
 }
 
 /// The server of a session.
@@ -91,15 +91,24 @@ impl Passthrough {
         Self::open_without(pool, start, Replay::default(), Vec::new()).await
     }
 
-    /// As `open`, at the primary, in this state.
-    pub async fn open_at_primary(
+    /// As `open`, at this server only, in this state.
+    pub async fn open_at(
         pool: Arc<ServerPool>,
         start: Beginning,
         replay: Replay,
+        server: ServerId,
     ) -> Result<Self, NotOpen> {
-        let servers = 0..pool.tier.servers().len();
-        let others = servers.filter(|server| *server != PRIMARY).collect();
+        let others = all_but(server, &pool);
         Self::open_without(pool, start, replay, others).await
+    }
+
+    /// Is at this server only from now on. The connection to another one ends, and with it what
+    /// cannot be repeated: then the next command ends the session.
+    pub fn stay_at(&mut self, server: ServerId) {
+        if self.refusing.contains(&server) {
+            self.refusing = all_but(server, &self.pool);
+            self.server.take_if(|reached| reached.server != server);
+        }
     }
 
     async fn open_without(
@@ -123,7 +132,7 @@ impl Passthrough {
             spared: AvoidList::default(),
             status: AUTOCOMMIT,
             was_good: false,
-            said: Vec::new(),
+            prepare_ok: Vec::new(),
         };
         solo.reach(deadline).await?;
         if let Some(reached) = &mut solo.server {
@@ -194,22 +203,22 @@ impl Passthrough {
 
     /// Repeats a statement of another server of the session; if it fails, the next server that is
     /// reached gets it.
-    pub async fn follow(&mut self, effect: &Effect, asked: Asked<'_>) {
-        self.replay.record(effect, asked.packet, asked.shape);
+    pub async fn follow(&mut self, effect: &Effect, request: Request<'_>) {
+        self.replay.record(effect, request.packet, request.shape);
         let limit = self.pool.tier.config().request_timeout();
         let Some(mut reached) = self.server.take() else {
             return;
         };
         let conn = &mut reached.conn;
-        let is_done = if let Statement::Close(id) = asked.statement {
-            let told = conn.numbered(asked.packet, asked.statement);
+        let is_done = if let Statement::Close(id) = request.statement {
+            let packet = conn.numbered(request.packet, request.statement);
             conn.closed(id);
-            match told {
-                Some(told) => conn.conn.write(told.bytes(), limit).await.is_ok(),
+            match packet {
+                Some(packet) => conn.conn.write(packet.bytes(), limit).await.is_ok(),
                 None => true,
             }
         } else {
-            let entry = Entry::new(effect, asked.packet, asked.shape);
+            let entry = Entry::new(effect, request.packet, request.shape);
             timeout(limit, repeat(conn, &entry, limit)).await == Ok(End::Good)
         };
         if is_done {
@@ -223,11 +232,11 @@ impl Passthrough {
     /// Serves one command.
     pub async fn serve(
         &mut self,
-        asked: Asked<'_>,
+        request: Request<'_>,
         client: &mut Conn,
         deadline: Instant,
     ) -> Outcome {
-        let Asked { packet: command, shape, route, statement } = asked;
+        let Request { packet: command, shape, route, statement } = request;
         self.was_good = false;
         match self.needs(shape, route) {
             Ok(None) => {}
@@ -271,7 +280,7 @@ impl Passthrough {
             Statement::Use(_) | Statement::Close(_) => {
                 match reached.conn.numbered(command, statement) {
                     Some(numbered) => Some(numbered),
-                    None => return self.lacks(reached, asked, client).await,
+                    None => return self.lacks(reached, request, client).await,
                 }
             }
         };
@@ -297,13 +306,13 @@ impl Passthrough {
             }
         };
         drop(passing);
-        if let (Statement::Prepare(id), Some((number, said))) = (statement, reply.prepared) {
+        if let (Statement::Prepare(id), Some((number, prepare_ok))) = (statement, reply.prepared) {
             reached.conn.knows(id, number);
-            self.said = said;
+            self.prepare_ok = prepare_ok;
         }
         self.was_good = reply.end == End::Good;
         if let Some(follow) = &reply.follow {
-            reached.conn.heard(follow);
+            reached.conn.note_reply(follow);
             self.status = follow.status().unwrap_or(self.status);
         }
         if reply.end == End::Good {
@@ -312,7 +321,7 @@ impl Passthrough {
             if let Route::Session(effect) = route {
                 self.replay.record(effect, command, shape);
             }
-            self.replay.heard(self.status);
+            self.replay.note_status(self.status);
         }
         self.wrote_within &= reached.conn.in_transaction;
         if !self.keeps_token(&reached) {
@@ -324,13 +333,18 @@ impl Passthrough {
     }
 
     /// Treats a command for a statement that this server does not have.
-    async fn lacks(&mut self, reached: Reached, asked: Asked<'_>, client: &mut Conn) -> Outcome {
+    async fn lacks(
+        &mut self,
+        reached: Reached,
+        request: Request<'_>,
+        client: &mut Conn,
+    ) -> Outcome {
         self.server = Some(reached);
-        if asked.shape == Shape::Nothing {
+        if request.shape == Shape::Nothing {
             return Outcome::Served;
         }
         let text = "arbiter: Unknown prepared statement handler";
-        let error = packet::error(asked.packet.next_sequence(), 1243, "HY000", text);
+        let error = packet::error(request.packet.next_sequence(), 1243, "HY000", text);
         let limit = self.pool.tier.config().request_timeout();
         match client.write(error.bytes(), limit).await {
             Ok(()) => Outcome::Served,
@@ -501,6 +515,11 @@ impl Passthrough {
     }
 }
 
+fn all_but(server: ServerId, pool: &ServerPool) -> Vec<ServerId> {
+    let servers = 0..pool.tier.servers().len();
+    servers.filter(|other| *other != server).collect()
+}
+
 /// Repeats a session's statements at another server. A time-out counts as broken.
 async fn repeat_all<'a>(
     conn: &mut ServerConn,
@@ -535,7 +554,7 @@ async fn repeat(conn: &mut ServerConn, entry: &Entry, limit: Duration) -> End {
         }
         if let Some(end) = follow.packet(packet.payload()) {
             conn.note(&entry.task);
-            conn.heard(&follow);
+            conn.note_reply(&follow);
             return end;
         }
     }

@@ -99,7 +99,7 @@ impl Replay {
     /// Notes the status of a good reply. A transaction may also end by another statement, for
     /// example `SET autocommit = 1`. With autocommit off, a savepoint begins one that the status
     /// shows only after a table was read.
-    pub fn heard(&mut self, status: u16) {
+    pub fn note_status(&mut self, status: u16) {
         if !is_in_transaction(status) && status & AUTOCOMMIT != 0 {
             self.transaction.clear();
         }
@@ -186,13 +186,13 @@ mod tests {
         let mut replay = Replay::default();
         record(&mut replay, &Effect::Begin(Access::Any), "BEGIN");
         record(&mut replay, &Effect::Set, "SET autocommit = 1");
-        replay.heard(open);
+        replay.note_status(open);
         assert_eq!(texts(&replay), [&b"SET autocommit = 1"[..], b"BEGIN"]);
-        replay.heard(over);
+        replay.note_status(over);
         assert_eq!(texts(&replay), [b"SET autocommit = 1"]);
         let implicit = 0;
         record(&mut replay, &Effect::Within, "SAVEPOINT s");
-        replay.heard(implicit);
+        replay.note_status(implicit);
         assert_eq!(texts(&replay), [&b"SET autocommit = 1"[..], b"SAVEPOINT s"]);
     }
 

@@ -25,7 +25,7 @@ use super::packet::Packet;
 use super::replay::{self, Replay};
 use super::reply::{Shape, AUTOCOMMIT};
 use super::server_pool::ServerPool;
-use super::types::{Asked, Beginning, NotOpen, Route, Task, Verdict};
+use super::types::{Beginning, NotOpen, Request, Route, Task, Verdict};
 use crate::collision_avoidance::Stamp;
 use crate::delayed::{due, Delayed};
 use crate::tier::{Lease, Leases, Wanted};
@@ -120,8 +120,8 @@ impl Replicated {
     }
 
     /// Serves one command.
-    pub async fn serve(&mut self, asked: Asked<'_>, deadline: Instant) -> Verdict {
-        let Asked { packet, shape, route, .. } = asked;
+    pub async fn serve(&mut self, request: Request<'_>, deadline: Instant) -> Verdict {
+        let Request { packet, shape, route, .. } = request;
         while let Ok(news) = self.news.try_recv() {
             self.hear(news);
         }
@@ -141,7 +141,7 @@ impl Replicated {
             self.pool.tier.counters.cloned.inc();
         }
         self.was_good = false;
-        let (verdict, is_good) = self.contest(asked, &task, deadline).await;
+        let (verdict, is_good) = self.contest(request, &task, deadline).await;
         self.was_good = is_good;
         if self.links.len() > self.wanted {
             self.keep_favourite();
@@ -152,7 +152,7 @@ impl Replicated {
             self.pinned &= *effect != Effect::Reset || !self.replay.is_possible();
         }
         if is_good {
-            self.replay.heard(self.status);
+            self.replay.note_status(self.status);
         }
         verdict
     }
@@ -160,16 +160,16 @@ impl Replicated {
     /// Sends a command and waits for the reply; the second result is true for a good one.
     async fn contest(
         &mut self,
-        asked: Asked<'_>,
+        request: Request<'_>,
         task: &Task,
         deadline: Instant,
     ) -> (Verdict, bool) {
-        let (shape, locks) = (asked.shape, asked.route.locks());
+        let (shape, locks) = (request.shape, request.route.locks());
         let (contest, mut told) = Contest::new(self.pool.tier.servers().len());
         let command = |link: LinkId| Command {
-            packet: asked.packet.clone(),
+            packet: request.packet.clone(),
             shape,
-            statement: asked.statement,
+            statement: request.statement,
             locks,
             task: task.clone(),
             ticket: Ticket::new(&contest, link),
@@ -265,8 +265,8 @@ impl Replicated {
         let ready = self.ready.iter().filter_map(link);
         let others = || ready.clone().chain(&self.links);
         let is_in = |link: &&Link| !self.pool.tier.is_ejected(link.server);
-        let found = winner.or_else(|| others().find(is_in).or_else(|| others().next()));
-        found.map(|link| link.id)
+        let favourite = winner.or_else(|| others().find(is_in).or_else(|| others().next()));
+        favourite.map(|link| link.id)
     }
 
     /// Keeps one server, and excludes all others for ever.
@@ -315,13 +315,13 @@ impl Replicated {
 
     fn ask(&mut self, missing: usize) -> Result<(), Refused> {
         let mut exclude = self.not_again();
-        let wanted = Wanted::Copies(missing);
-        let mut leases = self.pool.tier.acquire_for(self.stamp, wanted, &exclude);
+        let copies = Wanted::Copies(missing);
+        let mut leases = self.pool.tier.acquire_for(self.stamp, copies, &exclude);
         // None but those that were late: one of these, then.
         let is_stuck = matches!(leases, Err(Refused::NoServer)) && self.links.is_empty();
         if is_stuck && self.spared.forget() {
             exclude = self.not_again();
-            leases = self.pool.tier.acquire_for(self.stamp, wanted, &exclude);
+            leases = self.pool.tier.acquire_for(self.stamp, copies, &exclude);
         }
         self.leases = Some(leases?);
         Ok(())

@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_reply_says_the_session_s_status() {
-        let said = |shape, packets: &[&[u8]]| {
+        let status_of = |shape, packets: &[&[u8]]| {
             let mut follow = Follow::new(shape).unwrap();
             packets.iter().for_each(|packet| {
                 follow.packet(packet);
@@ -305,16 +305,16 @@ mod tests {
         };
         // The statement used no index: that is not the session's.
         let begun: &[u8] = &[0, 0, 0, 0x23, 0, 0, 0];
-        let status = said(Shape::Results, &[begun]);
+        let status = status_of(Shape::Results, &[begun]);
         assert_eq!(status, Some(IN_TRANSACTION | AUTOCOMMIT));
         assert!(status.is_some_and(is_in_transaction));
-        assert_eq!(said(Shape::Results, &[OK]), Some(AUTOCOMMIT));
+        assert_eq!(status_of(Shape::Results, &[OK]), Some(AUTOCOMMIT));
         assert!(!is_in_transaction(AUTOCOMMIT));
         let eof_within: &[u8] = &[0xfe, 0, 0, 1, 0x22];
         let rows = [&b"\x01"[..], b"column", EOF, b"\x01a", eof_within];
         let status = IN_TRANSACTION | NO_BACKSLASH_ESCAPES | IN_READ_ONLY_TRANSACTION;
-        assert_eq!(said(Shape::Results, &rows), Some(status));
-        assert_eq!(said(Shape::Results, &[ERROR]), None);
+        assert_eq!(status_of(Shape::Results, &rows), Some(status));
+        assert_eq!(status_of(Shape::Results, &[ERROR]), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::handshake::{self, Key, LogIn, ServerGreeting};
 use super::packet::{self, Packet};
-use super::reply::{is_in_transaction, ok_status, Follow, NO_BACKSLASH_ESCAPES};
+use super::reply::{is_in_transaction, ok_status, End, Follow, Shape, NO_BACKSLASH_ESCAPES};
 use super::types::{Statement, Task};
 use crate::config::Mysql;
 use crate::conn::Conn;
@@ -248,7 +248,8 @@ impl ServerPool {
         idle.push(Idle { conn, since: Instant::now() });
     }
 
-    async fn connect(
+    /// Opens a connection, with one attempt; the caller judges the result.
+    pub async fn connect(
         &self,
         server: ServerId,
         key: Key,
@@ -338,19 +339,20 @@ impl ServerPool {
     async fn prove(&self, conn: &mut Conn, mut nonce: Vec<u8>) -> Result<Packet, OpenError> {
         let password = self.account.password.as_bytes();
         for _ in 0..QUESTIONS_MAX {
-            let asked = next(conn).await?;
-            let sequence = asked.sequence().wrapping_add(1);
-            let answer = if let Some((method, other)) = handshake::method_switch(asked.payload()) {
+            let question = next(conn).await?;
+            let sequence = question.sequence().wrapping_add(1);
+            let answer = if let Some((method, other)) = handshake::method_switch(question.payload())
+            {
                 nonce = other.to_vec();
                 method.token(password, &nonce)
-            } else if asked.payload() == FAST_PATH_TAKEN {
+            } else if question.payload() == FAST_PATH_TAKEN {
                 continue;
-            } else if asked.payload() == FULL_PATH_WANTED {
+            } else if question.payload() == FULL_PATH_WANTED {
                 vec![PUBLIC_KEY_PLEASE]
-            } else if let Some((1, key)) = asked.payload().split_first() {
+            } else if let Some((1, key)) = question.payload().split_first() {
                 mysql_auth::encrypted(password, &nonce, key).ok_or(BROKEN)?
             } else {
-                return Ok(asked);
+                return Ok(question);
             };
             write(conn, &Packet::new(sequence, &answer), self.limit()).await?;
         }
@@ -360,9 +362,9 @@ impl ServerPool {
 
 impl ServerConn {
     /// Notes a reply that was read to its end.
-    pub fn heard(&mut self, follow: &Follow) {
-        let said = follow.status().map(is_in_transaction);
-        self.in_transaction = said.unwrap_or(self.in_transaction);
+    pub fn note_reply(&mut self, follow: &Follow) {
+        let in_transaction = follow.status().map(is_in_transaction);
+        self.in_transaction = in_transaction.unwrap_or(self.in_transaction);
     }
 
     /// The command with the server's statement number; none if the server does not have the
@@ -417,6 +419,24 @@ impl ServerConn {
         Ok(())
     }
 
+    /// True unless the server may be written to.
+    pub async fn is_read_only(&mut self) -> Result<bool, OpenError> {
+        let query = [&[COM_QUERY], &b"SELECT @@global.read_only"[..]].concat();
+        self.conn.write(Packet::new(0, &query).bytes(), Duration::from_secs(1)).await?;
+        let mut follow = Follow::new(Shape::Results).ok_or(BROKEN)?;
+        let mut is_read_only = true;
+        loop {
+            let packet = next(&mut self.conn).await?;
+            // The row: a string of one character; newer servers have a word.
+            is_read_only &= !matches!(packet.payload(), b"\x010" | b"\x03OFF");
+            match follow.packet(packet.payload()) {
+                None => {}
+                Some(End::Good) => return Ok(is_read_only),
+                Some(_) => return Err(OpenError::Refused(packet)),
+            }
+        }
+    }
+
     /// Sends a command whose reply is OK or ERR.
     async fn command(&mut self, payload: &[u8]) -> Result<(), OpenError> {
         self.conn.write(Packet::new(0, payload).bytes(), Duration::from_secs(1)).await?;
@@ -462,8 +482,8 @@ mod tests {
     #[test]
     fn an_error_in_place_of_a_greeting_gets_a_state() {
         let bare = Packet::new(0, b"\xff\x10\x04Too many connections");
-        let told = with_state(&bare);
-        assert_eq!(told.payload(), b"\xff\x10\x04#08004Too many connections");
-        assert_eq!(with_state(&told), told);
+        let error = with_state(&bare);
+        assert_eq!(error.payload(), b"\xff\x10\x04#08004Too many connections");
+        assert_eq!(with_state(&error), error);
     }
 }

@@ -9,6 +9,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use policy::ServerId;
 use tokio::time::Instant;
 
 use super::classify::{Access, Effect};
@@ -18,7 +19,7 @@ use super::replay::{Entry, Replay};
 use super::replicated::Replicated;
 use super::reply::{is_in_transaction, Shape, AUTOCOMMIT};
 use super::server_pool::ServerPool;
-use super::types::{Asked, Beginning, NotOpen, Outcome, Route, Statement, Verdict};
+use super::types::{Beginning, NotOpen, Outcome, Request, Route, Statement, Verdict};
 use crate::collision_avoidance::Stamp;
 use crate::config::ReadsAfterWrite;
 use crate::conn::Conn;
@@ -152,14 +153,14 @@ impl Session {
     /// [`NotOpen`]: the server that is written to cannot be had; the session goes on.
     pub async fn serve(
         &mut self,
-        asked: Asked<'_>,
+        request: Request<'_>,
         client: &mut Conn,
         deadline: Instant,
     ) -> Result<Served, NotOpen> {
-        if *asked.route == Route::Session(Effect::Reset) {
+        if *request.route == Route::Session(Effect::Reset) {
             self.reset().await;
         }
-        let served = self.serve_once(asked, client, deadline).await;
+        let served = self.serve_once(request, client, deadline).await;
         if let Some(pinned) = &self.pinned {
             pinned.asks();
         }
@@ -168,35 +169,35 @@ impl Session {
 
     async fn serve_once(
         &mut self,
-        asked: Asked<'_>,
+        request: Request<'_>,
         client: &mut Conn,
         deadline: Instant,
     ) -> Result<Served, NotOpen> {
-        if self.goes_to_writer(asked.route) {
-            let outcome = self.write(asked, client, deadline).await?;
+        if self.goes_to_writer(request.route) {
+            let outcome = self.write(request, client, deadline).await?;
             return Ok(Served::Passed(outcome));
         }
         self.was_writer = false;
-        if asked.route.pins() {
+        if request.route.pins() {
             self.count_pinned();
         }
         let (served, was_good) = match &mut self.readers {
             Readers::NotYet => return Ok(Served::Passed(Outcome::Gone)),
             Readers::One(solo) => {
-                let outcome = solo.serve(asked, client, deadline).await;
+                let outcome = solo.serve(request, client, deadline).await;
                 (Served::Passed(outcome), solo.was_good)
             }
-            Readers::Many(held) => match client.while_here(held.serve(asked, deadline)).await {
+            Readers::Many(held) => match client.while_here(held.serve(request, deadline)).await {
                 Some(verdict) => (Served::Reply(verdict), held.was_good),
                 None => (Served::Passed(Outcome::Cut), false),
             },
         };
         if let (Route::Session(effect), Some(writer), true) =
-            (asked.route, &mut self.writer, was_good)
+            (request.route, &mut self.writer, was_good)
         {
             // A transaction comes to it with the first write.
             if !matches!(effect, Effect::Begin(_) | Effect::Within | Effect::End) {
-                writer.follow(effect, asked).await;
+                writer.follow(effect, request).await;
             }
         }
         Ok(served)
@@ -204,12 +205,12 @@ impl Session {
 
     /// First packet of the last reply, if a statement was prepared at a passed-through server.
     pub fn prepared(&mut self) -> Vec<u8> {
-        let said = match (&mut self.writer, &mut self.readers) {
-            (Some(writer), _) if self.was_writer => &mut writer.said,
-            (_, Readers::One(solo)) => &mut solo.said,
+        let prepare_ok = match (&mut self.writer, &mut self.readers) {
+            (Some(writer), _) if self.was_writer => &mut writer.prepare_ok,
+            (_, Readers::One(solo)) => &mut solo.prepare_ok,
             (_, Readers::NotYet | Readers::Many(_)) => return Vec::new(),
         };
-        std::mem::take(said)
+        std::mem::take(prepare_ok)
     }
 
     fn goes_to_writer(&self, route: &Route) -> bool {
@@ -241,37 +242,46 @@ impl Session {
     /// As `serve`, at the writer.
     async fn write(
         &mut self,
-        asked: Asked<'_>,
+        request: Request<'_>,
         client: &mut Conn,
         deadline: Instant,
     ) -> Result<Outcome, NotOpen> {
+        let tier = Arc::clone(&self.pool.tier);
+        let primary = tier.primary.get().map_err(NotOpen::NoPrimary)?;
         // First, since the readers keep tokens while it is open: one may be that of the same server.
         self.end_readers_transaction(deadline).await;
         if self.writer.is_none() {
-            self.writer = Some(self.open_writer().await?);
+            let opened = self.open_writer(primary).await;
+            self.writer = Some(opened.inspect_err(|_| tier.primary.doubt())?);
         }
         let Some(writer) = &mut self.writer else {
             return Ok(Outcome::Gone);
         };
+        if tier.primary.is_detected() {
+            writer.stay_at(primary);
+        }
         writer.take_over(std::mem::take(&mut self.begun));
         self.was_writer = true;
-        let is_sticky = *asked.route == Route::Session(Effect::Sticky);
+        let is_sticky = *request.route == Route::Session(Effect::Sticky);
         self.is_sticky |= is_sticky;
-        self.wrote |= *asked.route == Route::Write;
-        let outcome = writer.serve(asked, client, deadline).await;
+        self.wrote |= *request.route == Route::Write;
+        let outcome = writer.serve(request, client, deadline).await;
         let was_good = writer.was_good;
-        if asked.route.pins() || is_sticky {
+        if outcome != Outcome::Served {
+            tier.primary.doubt();
+        }
+        if request.route.pins() || is_sticky {
             self.stays = true;
             self.wrote = true;
             self.count_pinned();
         }
-        if let (Route::Session(effect), true, false) = (asked.route, was_good, self.stays) {
+        if let (Route::Session(effect), true, false) = (request.route, was_good, self.stays) {
             let is_shared = !matches!(
                 effect,
                 Effect::Begin(_) | Effect::Within | Effect::Unrepeatable | Effect::Reset
             );
             if is_shared {
-                self.readers_follow(effect, asked, deadline).await;
+                self.readers_follow(effect, request, deadline).await;
             }
         }
         Ok(outcome)
@@ -291,27 +301,27 @@ impl Session {
         if !transaction.is_empty() {
             self.begun = transaction.to_vec();
         }
-        let asked = Asked {
+        let request = Request {
             packet: &Packet::new(0, b"\x03COMMIT AND NO CHAIN NO RELEASE"),
             shape: Shape::Results,
             route: &Route::Session(Effect::End),
             statement: Statement::None,
         };
-        self.readers_follow(&Effect::End, asked, deadline).await;
+        self.readers_follow(&Effect::End, request, deadline).await;
     }
 
-    async fn readers_follow(&mut self, effect: &Effect, asked: Asked<'_>, deadline: Instant) {
+    async fn readers_follow(&mut self, effect: &Effect, request: Request<'_>, deadline: Instant) {
         match &mut self.readers {
             Readers::NotYet => {}
-            Readers::One(solo) => solo.follow(effect, asked).await,
+            Readers::One(solo) => solo.follow(effect, request).await,
             Readers::Many(held) => {
                 // The client has its reply already.
-                let _ = held.serve(asked, deadline).await;
+                let _ = held.serve(request, deadline).await;
             }
         }
     }
 
-    async fn open_writer(&self) -> Result<Box<Passthrough>, NotOpen> {
+    async fn open_writer(&self, primary: ServerId) -> Result<Box<Passthrough>, NotOpen> {
         let replay = match &self.readers {
             Readers::NotYet => Some(Replay::default()),
             Readers::One(solo) => solo.replay().settings(),
@@ -320,7 +330,7 @@ impl Session {
         let replay = replay.ok_or(NotOpen::TooMuchState)?;
         let start = Beginning { stamp: None, ..self.start.clone() };
         let pool = Arc::clone(&self.pool);
-        let writer = Passthrough::open_at_primary(pool, start, replay).await?;
+        let writer = Passthrough::open_at(pool, start, replay, primary).await?;
         Ok(Box::new(writer))
     }
 

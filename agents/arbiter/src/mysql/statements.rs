@@ -83,7 +83,7 @@ impl Statements {
 
     /// Effect of its execution on data.
     pub fn does(&self, id: u32) -> Does {
-        self.open.get(&id).map_or(Does::Nothing, |one| one.does)
+        self.open.get(&id).map_or(Does::Nothing, |statement| statement.does)
     }
 
     /// Route of an execution, and the packet that replaces the client's, if any.
@@ -102,15 +102,15 @@ impl Statements {
         if prepared.parameters == 0 {
             return Some((route, None));
         }
-        let said = EXECUTE_HEAD + prepared.parameters.div_ceil(8);
-        let types_end = said + 1 + 2 * prepared.parameters;
-        match payload.get(said) {
+        let flag = EXECUTE_HEAD + prepared.parameters.div_ceil(8);
+        let types_end = flag + 1 + 2 * prepared.parameters;
+        match payload.get(flag) {
             Some(1) => {
-                prepared.types = payload.get(said + 1..types_end)?.to_vec();
+                prepared.types = payload.get(flag + 1..types_end)?.to_vec();
                 Some((route, None))
             }
             Some(0) if !prepared.types.is_empty() => {
-                let parts = [&payload[..said], &[1], &prepared.types, &payload[said + 1..]];
+                let parts = [&payload[..flag], &[1], &prepared.types, &payload[flag + 1..]];
                 let whole = parts.concat();
                 let fits = whole.len() < PAYLOAD_MAX;
                 fits.then(|| (route, Some(Packet::new(0, &whole))))

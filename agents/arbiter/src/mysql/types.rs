@@ -10,6 +10,7 @@ use super::contest::Piece;
 use super::handshake::Key;
 use super::packet::Packet;
 use super::reply::Shape;
+use crate::claims::NoPrimary;
 use crate::collision_avoidance::Stamp;
 
 /// Servers of a command.
@@ -67,7 +68,7 @@ pub enum Statement {
 
 /// A command of the client, with its classification.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct Request<'a> {
     /// As received, with the arbiter's number of the statement.
     pub packet: &'a Packet,
     /// The form of its reply.
@@ -118,6 +119,8 @@ pub enum NotOpen {
     Policy(Refused),
     /// No token came in time.
     TimedOut,
+    /// No server may be written to.
+    NoPrimary(NoPrimary),
     /// The session has more settings than can be repeated at another server.
     TooMuchState,
 }

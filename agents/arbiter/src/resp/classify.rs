@@ -159,8 +159,8 @@ pub fn classify(command: &[u8]) -> Class {
     upper.make_ascii_uppercase();
     let name: &[u8] = upper;
     let has = |table: &[&str]| {
-        let found = table.binary_search_by(|entry| entry.as_bytes().cmp(name));
-        found.is_ok()
+        let place = table.binary_search_by(|entry| entry.as_bytes().cmp(name));
+        place.is_ok()
     };
     match name {
         b"GET" => Class::Read,
@@ -197,8 +197,8 @@ fn refuses(name: &[u8], subcommand: Option<&[u8]>) -> bool {
 
 /// True if a table lists the command, or this subcommand of it.
 fn is_among(table: &[(&str, &[&str])], name: &[u8], subcommand: Option<&[u8]>) -> bool {
-    let found = table.binary_search_by(|(entry, _)| entry.as_bytes().cmp(name));
-    let subcommands = found.map(|place| table[place].1);
+    let place = table.binary_search_by(|(entry, _)| entry.as_bytes().cmp(name));
+    let subcommands = place.map(|place| table[place].1);
     subcommands.is_ok_and(|listed| {
         let is = |entry: &&str| {
             subcommand.is_some_and(|word| word.eq_ignore_ascii_case(entry.as_bytes()))

@@ -21,7 +21,6 @@ use crate::kv::front::Batch;
 use crate::kv::queue::Until;
 use crate::kv::{round, Failure, BATCH_MAX};
 use crate::stream;
-use crate::tier::PRIMARY;
 
 struct Client {
     wire: client::Client<Replies>,
@@ -224,7 +223,12 @@ impl Client {
             is_comparable: false,
         };
         let before = self.wire.slot.output_len();
-        let answered = round::one(&self.wire.front, &self.wire.slot, &batch, PRIMARY).await;
+        let (front, slot) = (&self.wire.front, &self.wire.slot);
+        let answered = match front.tier.primary.get() {
+            Ok(server) => round::one(front, slot, &batch, server).await,
+            // Reads go on without a primary.
+            Err(_) => round::elsewhere(front, slot, &batch, &[], Instant::now()).await,
+        };
         if answered.is_ok() && self.wire.slot.output_at(before) != Some(b'-') {
             self.manners.resp3 = resp3;
         }
@@ -259,7 +263,7 @@ impl Client {
                 round::race(front, slot, &batch, &self.lacking, received).await
             }
             (_, rounds) => {
-                let answered = round::one(front, slot, &batch, PRIMARY).await;
+                let answered = self.at_primary(&batch).await;
                 // Also where there is no reply: it may have been executed.
                 self.written = rounds.as_ref().map_or(0, |rounds| rounds.next());
                 answered
@@ -269,6 +273,20 @@ impl Client {
         self.wire.socket.buffer.advance(run.bytes);
         self.account(run.class, run.commands, answered);
         self.wire.write_much().await
+    }
+
+    /// Sends commands to the primary, once.
+    async fn at_primary(&self, batch: &Batch<'_>) -> Result<(), Failure> {
+        let (front, slot) = (&self.wire.front, &self.wire.slot);
+        let primary = &front.tier.primary;
+        let server = primary.get().map_err(Failure::NoPrimary)?;
+        let before = slot.output_len();
+        let answered = round::one(front, slot, batch, server).await;
+        let is_replica = || slot.output_from(before, |reply| reply.starts_with(b"-READONLY "));
+        if answered.is_err() || is_replica() {
+            primary.doubt();
+        }
+        answered
     }
 
     /// Counts commands, and replies with an error for each that has none.

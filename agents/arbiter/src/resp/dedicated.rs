@@ -9,6 +9,9 @@
 //! The arbiter refuses the same commands as of other clients. Replies are not held here, so the
 //! error must come from the server to have the right place: the server gets a command that it does
 //! not know instead.
+//!
+//! Where the primary is detected, the connection ends with it, and its client is told so, unless a
+//! reply has been passed on in part.
 
 use std::io;
 use std::pin::pin;
@@ -16,6 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use policy::ServerId;
 use tokio::io::{split, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout, Instant};
@@ -34,12 +38,17 @@ use crate::lock;
 use crate::memory::{Held, UNCOUNTED};
 use crate::min_rate::MinRate;
 use crate::stream;
-use crate::tier::{Pinned, PRIMARY};
+use crate::tier::Pinned;
 
 /// Command that the server gets in place of a refused one.
 const NO_COMMAND: &[u8] = b"*1\r\n$26\r\nNOT_OFFERED_BY_THE_ARBITER\r\n";
 /// Time for which a client is heard after its server's last bytes, as by `linger`.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// Error for a client whose connection ends with the primary.
+const PRIMARY_LOST: &[u8] =
+    b"-ERR arbiter: the primary of this connection is lost; commands without \
+    a reply may have been executed\r\n";
 
 /// Time for which a freed client keeps its connection.
 const KEPT: Duration = Duration::from_secs(1);
@@ -53,6 +62,7 @@ pub struct Entry {
 /// A connection without any state left.
 struct Kept {
     stream: TcpStream,
+    server: ServerId,
     manners: Manners,
     since: Instant,
 }
@@ -64,10 +74,10 @@ impl From<Place> for Entry {
 }
 
 impl Kept {
-    /// The stream, if it is open and the client's protocol settings are unchanged.
-    fn usable(self, manners: &Manners) -> Option<TcpStream> {
-        let is_usable = self.manners == *manners && stream::is_silent(&self.stream);
-        is_usable.then_some(self.stream)
+    /// The stream, if it is open, to the primary, and the client's protocol settings are unchanged.
+    fn usable(self, primary: ServerId, manners: &Manners) -> Option<TcpStream> {
+        let is_same = self.server == primary && self.manners == *manners;
+        (is_same && stream::is_silent(&self.stream)).then_some(self.stream)
     }
 }
 
@@ -120,6 +130,16 @@ impl Keeping {
     }
 }
 
+/// End of the passing between a client and its server.
+enum Ended {
+    /// Nothing holds the client any more.
+    Freed,
+    /// One of the two closed its connection, or was idle for too long.
+    Closed,
+    /// The server is not the primary any more.
+    PrimaryLost,
+}
+
 /// Result of serving a client with a dedicated connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
@@ -143,14 +163,26 @@ pub async fn serve(
     counters.received.inc();
     let limit = front.tier.config().request_timeout();
     let Entry { place, kept } = entry;
-    let reached = match kept.and_then(|kept| kept.usable(manners)) {
+    let refuse = |why: String| {
+        counters.failed.inc();
+        format!("-ERR arbiter: {why}\r\n")
+    };
+    let primary = match front.tier.primary.get() {
+        Ok(primary) => primary,
+        Err(none) => {
+            // The client may be gone; there is nobody else to tell.
+            let _ = client.write(refuse(none.to_string()).as_bytes(), limit).await;
+            return After::Linger;
+        }
+    };
+    let reached = match kept.and_then(|kept| kept.usable(primary, manners)) {
         Some(stream) => Ok(stream),
-        None => reach(front, manners).await.map(Conn::into_stream),
+        None => reach(front, primary, manners).await.map(Conn::into_stream),
     };
     let Ok(mut server) = reached else {
-        counters.failed.inc();
-        // The client may be gone; there is nobody else to tell.
-        let _ = client.write(b"-ERR arbiter: the primary could not be reached\r\n", limit).await;
+        front.tier.primary.doubt();
+        let error = refuse("the primary could not be reached".to_owned());
+        let _ = client.write(error.as_bytes(), limit).await;
         return After::Linger;
     };
     counters.answered.inc();
@@ -169,59 +201,76 @@ pub async fn serve(
         idle: &idle,
         pinned: &pinned,
     };
-    let is_freed = {
+    let ended = {
         let mut going_up = pin!(up.go_on());
-        let mut down = pin!(go_down(server_reads, client_writes, &idle));
+        let farewell = if front.tier.primary.is_detected() { PRIMARY_LOST } else { b"" };
+        let mut down = pin!(go_down(server_reads, client_writes, &idle, farewell));
         // An error is an end as well; both connections close then.
         tokio::select! {
             ended = &mut going_up => {
                 if ended.is_ok() {
                     let _ = down.await;
                 }
-                false
+                Ended::Closed
             }
             _ = &mut down => {
                 // Closed at once, what the client still says could destroy what it was told.
                 let _ = timeout(LINGER, going_up).await;
-                false
+                Ended::Closed
             }
-            () = idle.freed() => true,
+            () = front.tier.primary.lost(primary) => Ended::PrimaryLost,
+            () = idle.freed() => Ended::Freed,
         }
     };
     client.buffer = up.buffer;
-    if !is_freed {
-        return After::Gone;
+    match ended {
+        Ended::Freed => {}
+        Ended::Closed => return After::Gone,
+        Ended::PrimaryLost => {
+            if idle.can_be_told() {
+                // As above: there is nobody else to tell.
+                let _ = client.write(PRIMARY_LOST, limit).await;
+            }
+            return After::Linger;
+        }
     }
     *manners = idle.into_manners();
-    let kept = Kept { stream: server, manners: manners.clone(), since: Instant::now() };
+    let kept =
+        Kept { stream: server, server: primary, manners: manners.clone(), since: Instant::now() };
     own.keep(place, kept);
     After::Freed
 }
 
 /// Passes the server's bytes to the client until the server closes or the connection is idle for
-/// too long, also by a client that takes nothing.
+/// too long, also by a client that takes nothing. A client that waits then gets `farewell`.
 async fn go_down(
     mut from: ReadHalf<&mut TcpStream>,
     mut to: WriteHalf<&mut TcpStream>,
     idle: &Idle,
+    farewell: &[u8],
 ) -> io::Result<()> {
     let mut over = pin!(idle.over());
-    let mut said = BytesMut::new();
+    let mut replies = BytesMut::new();
     loop {
-        let passed = said.len();
+        let passed = replies.len();
         let read = tokio::select! {
             biased;
-            read = arrive(&mut from, &mut said) => read?,
-            () = &mut over => 0,
+            read = arrive(&mut from, &mut replies) => read,
+            () = &mut over => return to.shutdown().await,
         };
-        if read == 0 {
+        if !matches!(read, Ok(1..)) {
+            if idle.can_be_told() {
+                timeout(idle.limit(), to.write_all(farewell)).await??;
+            }
+            read?;
             return to.shutdown().await;
         }
-        timeout(idle.limit(), to.write_all(&said[passed..])).await??;
-        idle.told(&mut said);
-        if said.is_empty() {
+        idle.passing();
+        timeout(idle.limit(), to.write_all(&replies[passed..])).await??;
+        idle.note_replies(&mut replies);
+        if replies.is_empty() {
             // An idle connection holds none.
-            said = BytesMut::new();
+            replies = BytesMut::new();
         }
     }
 }
@@ -254,7 +303,7 @@ impl Up<'_> {
             if self.read_on().await? == 0 {
                 return self.to.shutdown().await;
             }
-            self.idle.heard();
+            self.idle.note_input();
         }
     }
 
@@ -285,7 +334,7 @@ impl Up<'_> {
     /// Notes a command; true if it is refused.
     fn asks(&self, command: &[u8]) -> bool {
         // The command in its place has a reply as well.
-        self.idle.asked(command);
+        self.idle.note_command(command);
         self.pinned.asks();
         let class = classify(command);
         super::count(&self.front.tier.counters, class, 1, true);
@@ -319,10 +368,10 @@ impl Up<'_> {
     }
 }
 
-async fn reach(front: &Front, manners: &Manners) -> io::Result<Conn> {
+async fn reach(front: &Front, primary: ServerId, manners: &Manners) -> io::Result<Conn> {
     let config = front.tier.config();
     let deadline = Instant::now() + config.request_timeout();
-    let stream = front.tier.connect(PRIMARY, deadline).await;
+    let stream = front.tier.connect(primary, deadline).await;
     let mut conn = Conn::new(stream.map_err(|_| io::ErrorKind::ConnectionRefused)?);
     let greet = async {
         if manners.resp3 {

@@ -121,7 +121,9 @@ fn hello<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Effect {
     let mut name = None;
     while let Some(word) = words.next() {
         match words.next() {
-            Some(said) if word.eq_ignore_ascii_case(b"SETNAME") => name = Some(said.to_vec()),
+            Some(new_name) if word.eq_ignore_ascii_case(b"SETNAME") => {
+                name = Some(new_name.to_vec())
+            }
             _ => return Effect::Lasting,
         }
     }
@@ -194,9 +196,9 @@ mod tests {
     use super::super::command::with_lengths;
     use super::*;
 
-    fn held(said: &[(&str, &str)]) -> Hold {
+    fn held(exchanges: &[(&str, &str)]) -> Hold {
         let mut hold = Hold::default();
-        for (command, reply) in said {
+        for (command, reply) in exchanges {
             hold.replied(effect(&with_lengths(command.as_bytes())), reply.as_bytes());
         }
         hold
@@ -204,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_has_ended_holds_nobody() {
-        for said in [
+        for exchanges in [
             &[("MULTI", "+OK"), ("SET k v", "+QUEUED"), ("EXEC", "*1")][..],
             &[("MULTI", "+OK"), ("exec", "-EXECABORT Transa")],
             &[("WATCH k", "+OK"), ("MULTI", "+OK"), ("EXEC", "*-1")],
@@ -219,13 +221,13 @@ mod tests {
             &[("NO.SUCH x", "-ERR unknown comm")],
             &[("HELLO 3 SETNAME me", "%7")],
         ] {
-            assert!(!held(said).is_held(), "{said:?}");
+            assert!(!held(exchanges).is_held(), "{exchanges:?}");
         }
     }
 
     #[test]
     fn what_is_left_or_not_known_holds() {
-        for said in [
+        for exchanges in [
             &[("MULTI", "+OK"), ("SET k v", "+QUEUED")][..],
             &[("WATCH k", "+OK")],
             &[("WATCH k", "+OK"), ("EXEC", "-ERR EXEC without")],
@@ -239,13 +241,13 @@ mod tests {
             &[("JSON.GET k", "$1")],
             &[("JSON.GET k", "-WRONGTYPE Opera")],
         ] {
-            assert!(held(said).is_held(), "{said:?}");
+            assert!(held(exchanges).is_held(), "{exchanges:?}");
         }
     }
 
     #[test]
     fn version_and_name_are_what_the_replies_say() {
-        let manners = |said| held(said).manners;
+        let manners = |exchanges| held(exchanges).manners;
         let both = manners(&[("HELLO 3 SETNAME me", "%7")]);
         assert_eq!((both.resp3, both.name.as_deref()), (true, Some(&b"me"[..])));
         let refused = manners(&[("HELLO 9", "-NOPROTO unsupp"), ("CLIENT SETNAME x", "+OK")]);

@@ -41,6 +41,8 @@ struct State {
     start: Vec<u8>,
     /// True if there is not one reply for each command.
     is_uncounted: bool,
+    /// True if the client may have got a reply in part.
+    is_within_reply: bool,
     replies: Replies,
 }
 
@@ -53,6 +55,7 @@ impl Idle {
             hold: Hold::new(manners),
             start: Vec::with_capacity(START),
             is_uncounted: false,
+            is_within_reply: false,
             replies: Replies::default(),
         };
         Self { limit, state: Mutex::new(state), freed: Notify::new() }
@@ -64,12 +67,12 @@ impl Idle {
     }
 
     /// Notes bytes of the client.
-    pub fn heard(&self) {
+    pub fn note_input(&self) {
         lock(&self.state).heard = Instant::now();
     }
 
     /// Notes a command for the server.
-    pub fn asked(&self, command: &[u8]) {
+    pub fn note_command(&self, command: &[u8]) {
         let mut words = arguments(command);
         let name = words.next().unwrap_or_default();
         let is = |word: &[u8]| name.eq_ignore_ascii_case(word);
@@ -84,21 +87,33 @@ impl Idle {
         }
     }
 
-    /// Follows the server's complete replies and removes them from `said`. Returns the number of
+    /// Notes that bytes of the server are being passed on.
+    pub fn passing(&self) {
+        lock(&self.state).is_within_reply = true;
+    }
+
+    /// True if the client waits for a reply or has state, and no reply was passed on in part.
+    pub fn can_be_told(&self) -> bool {
+        let state = lock(&self.state);
+        let is_between = !state.is_within_reply && !state.is_uncounted;
+        is_between && (!state.due.is_empty() || state.hold.is_held())
+    }
+
+    /// Follows the server's complete replies and removes them from `bytes`. Returns the number of
     /// commands answered.
-    pub fn told(&self, said: &mut BytesMut) -> u64 {
+    pub fn note_replies(&self, bytes: &mut BytesMut) -> u64 {
         let mut state = lock(&self.state);
         let state = &mut *state;
         state.heard = Instant::now();
         let mut replies = 0;
-        while !said.is_empty() && !state.is_uncounted {
-            let Ok(followed) = state.replies.follow(said) else {
+        while !bytes.is_empty() && !state.is_uncounted {
+            let Ok(followed) = state.replies.follow(bytes) else {
                 state.is_uncounted = true;
                 break;
             };
             let missing = START - state.start.len();
-            state.start.extend_from_slice(&said[..followed.used.min(missing)]);
-            said.advance(followed.used);
+            state.start.extend_from_slice(&bytes[..followed.used.min(missing)]);
+            bytes.advance(followed.used);
             match followed.reply {
                 Some(Kind::Push) => state.start.clear(),
                 Some(_) => {
@@ -111,9 +126,10 @@ impl Idle {
                 None => break,
             }
         }
+        state.is_within_reply = !bytes.is_empty() || !state.start.is_empty();
         if state.is_uncounted {
-            said.clear();
-        } else if said.is_empty() && state.is_free() {
+            bytes.clear();
+        } else if bytes.is_empty() && state.is_free() {
             self.freed.notify_one();
         }
         replies
@@ -174,18 +190,18 @@ mod tests {
     use super::*;
 
     /// Idle state after complete replies.
-    fn idle(commands: &[&str], said: &str) -> Idle {
+    fn idle(commands: &[&str], replies: &str) -> Idle {
         let idle = Idle::new(Duration::ZERO, Manners::default());
         for command in commands {
-            idle.asked(&with_lengths(command.as_bytes()));
+            idle.note_command(&with_lengths(command.as_bytes()));
         }
-        idle.told(&mut BytesMut::from(said));
+        idle.note_replies(&mut BytesMut::from(replies));
         idle
     }
 
     #[test]
     fn it_is_over_when_nothing_is_due_or_open() {
-        for (commands, said) in [
+        for (commands, replies) in [
             (&[][..], ""),
             (&["GET a"], "$-1\r\n"),
             (&["GET a", "GET b"], "$1\r\nx\r\n$1\r\ny\r\n"),
@@ -195,13 +211,13 @@ mod tests {
             (&["GET a"], ">2\r\n+invalidate\r\n*1\r\n+a\r\n_\r\n"),
             (&["CLIENT LIST"], "$0\r\n\r\n"),
         ] {
-            assert_eq!(idle(commands, said).left(), None, "{commands:?}");
+            assert_eq!(idle(commands, replies).left(), None, "{commands:?}");
         }
     }
 
     #[test]
     fn it_is_not_while_the_client_waits_for_something() {
-        for (commands, said) in [
+        for (commands, replies) in [
             (&["BLPOP q 0"][..], ""),
             (&["GET a", "BLPOP q 0"], "$-1\r\n"),
             (&["GET a"], "$5\r\nabc"),
@@ -215,7 +231,7 @@ mod tests {
             (&["CLIENT REPLY OFF", "GET a"], ""),
             (&["GET a"], "not RESP\r\n"),
         ] {
-            assert!(idle(commands, said).left().is_some(), "{commands:?}");
+            assert!(idle(commands, replies).left().is_some(), "{commands:?}");
         }
     }
 }

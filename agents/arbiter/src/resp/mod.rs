@@ -1,6 +1,7 @@
 //! The Redis arbiter: RESP2 and RESP3.
 //!
-//! The first server of the tier is the primary, the others are its replicas (Redis itself copies).
+//! One server of the tier is the primary (the first, or the one that says so), the others are its
+//! replicas (Redis itself copies).
 //! Reads go to r of all servers, the first good reply wins; writes go to the primary. Both travel
 //! on connections that all clients share. A command that leaves a state behind in its connection,
 //! blocks, or is not known pins the client: while that state is there it has a connection of its own
@@ -13,6 +14,7 @@
 //! | `reply` | the end of a server's reply |
 //! | `client` | a client's connection |
 //! | `read_your_writes` | the replicas that have a client's writes |
+//! | `roles` | the server that says that it is the primary |
 //! | `dedicated` | a client with its own connection |
 //! | `dedicated_quota` | the limits of their number |
 //! | `hold` | the reasons that hold a client there |
@@ -27,6 +29,7 @@ mod hold;
 mod idle;
 pub mod read_your_writes;
 pub mod reply;
+mod roles;
 
 use std::io;
 use std::sync::Arc;
@@ -66,8 +69,11 @@ impl State {
         })
     }
 
-    /// Follows the replicas' state for ever, if that is configured.
+    /// Follows the servers' roles and the replicas' state for ever, if that is configured.
     pub fn watch(&self, tier: &Arc<Tier>) {
+        if tier.primary.is_detected() {
+            crate::roles::watch_all(tier);
+        }
         if let Some(rounds) = &self.rounds {
             read_your_writes::watch_all(tier, rounds);
         }
@@ -89,9 +95,9 @@ fn count(counters: &Counters, class: Class, commands: u64, is_pinned: bool) {
     }
 }
 
-/// Asks a server for its replication state over a new connection.
-async fn info(conn: &mut Conn, limit: Duration) -> io::Result<String> {
-    conn.write(b"INFO replication\r\n", limit).await?;
+/// Sends a command of the arbiter, and returns its reply.
+async fn ask(conn: &mut Conn, command: &[u8], limit: Duration) -> io::Result<String> {
+    conn.write(command, limit).await?;
     let (mut replies, mut scanned) = (reply::Replies::default(), 0);
     loop {
         let followed = replies.follow(&conn.buffer[scanned..]);
@@ -112,7 +118,7 @@ async fn info(conn: &mut Conn, limit: Duration) -> io::Result<String> {
 /// that loads its data, or has lost its primary and serves no stale data, is not.
 pub async fn probe(front: &Front, server: ServerId) -> bool {
     let config = front.tier.config();
-    let asked = async {
+    let answer = async {
         let stream = front.tier.dial(server).await;
         let mut conn = Conn::new(stream.ok()?);
         conn.write(b"PING\r\n", config.connect_timeout()).await.ok()?;
@@ -125,5 +131,5 @@ pub async fn probe(front: &Front, server: ServerId) -> bool {
         here.iter().any(|start| conn.buffer.starts_with(start)).then_some(())
     };
     let limit = config.connect_timeout() + Duration::from_millis(250);
-    matches!(timeout(limit, asked).await, Ok(Some(())))
+    matches!(timeout(limit, answer).await, Ok(Some(())))
 }

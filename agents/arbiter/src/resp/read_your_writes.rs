@@ -18,7 +18,7 @@ use policy::ServerId;
 use tokio::sync::{watch, Notify};
 use tokio::time::{sleep, timeout};
 
-use super::info;
+use super::ask;
 use crate::conn::Conn;
 use crate::lock;
 use crate::tier::{Tier, PRIMARY};
@@ -93,8 +93,8 @@ impl Rounds {
     fn within(&self, history: &str, offset: u64) -> Option<u64> {
         let offsets = lock(&self.offsets);
         let mut latest_first = offsets.iter().rev();
-        let found = latest_first.find(|it| it.history == history && it.offset <= offset);
-        found.map(|it| it.round)
+        let latest = latest_first.find(|it| it.history == history && it.offset <= offset);
+        latest.map(|it| it.round)
     }
 }
 
@@ -107,14 +107,14 @@ pub fn watch_all(tier: &Arc<Tier>, rounds: &Arc<Rounds>) {
 }
 
 async fn begin_rounds(tier: Arc<Tier>, rounds: Arc<Rounds>) {
-    let mut asked = Asked::new(PRIMARY);
+    let mut monitor = Monitor::new(PRIMARY);
     loop {
         rounds.wanted.notified().await;
         let round = rounds.begun.fetch_add(1, SeqCst) + 1;
         let mut pause = PAUSE;
         loop {
-            let told = asked.ask(&tier).await;
-            if let Some(Told { history, offset, .. }) = told.filter(|it| it.is_primary) {
+            let state = monitor.ask(&tier).await;
+            if let Some(Replication { history, offset, .. }) = state.filter(|it| it.is_primary) {
                 rounds.add(round, history, offset);
                 break;
             }
@@ -128,7 +128,7 @@ async fn begin_rounds(tier: Arc<Tier>, rounds: Arc<Rounds>) {
 /// Follows one replica's state.
 async fn follow(tier: Arc<Tier>, rounds: Arc<Rounds>, server: ServerId) {
     let (has, mut known) = (&rounds.has[server], rounds.known.subscribe());
-    let mut asked = Asked::new(server);
+    let mut monitor = Monitor::new(server);
     let mut pause = PAUSE;
     loop {
         let latest = *known.borrow_and_update();
@@ -136,15 +136,15 @@ async fn follow(tier: Arc<Tier>, rounds: Arc<Rounds>, server: ServerId) {
             pause = PAUSE;
             tokio::select! {
                 biased;
-                () = asked.lost() => has.store(0, SeqCst),
+                () = monitor.lost() => has.store(0, SeqCst),
                 // An error means that the tier is gone.
                 changed = known.changed() => if changed.is_err() { return },
             }
             continue;
         }
-        let told = asked.ask(&tier).await;
-        let round = match told.filter(|it| !it.is_primary) {
-            Some(told) => rounds.within(&told.history, told.offset),
+        let state = monitor.ask(&tier).await;
+        let round = match state.filter(|it| !it.is_primary) {
+            Some(state) => rounds.within(&state.history, state.offset),
             None => Some(0),
         };
         // Behind all that is remembered, it has still what it had.
@@ -159,13 +159,13 @@ async fn follow(tier: Arc<Tier>, rounds: Arc<Rounds>, server: ServerId) {
 }
 
 /// A server's replication state, as it reports it.
-struct Told {
+struct Replication {
     is_primary: bool,
     history: String,
     offset: u64,
 }
 
-impl Told {
+impl Replication {
     /// Parses it; none for a replica that has lost its primary.
     fn read(info: &str) -> Option<Self> {
         let value = |key: &str| {
@@ -189,27 +189,28 @@ impl Told {
 }
 
 /// A server with the connection on which it is asked.
-struct Asked {
+struct Monitor {
     server: ServerId,
     conn: Option<Conn>,
 }
 
-impl Asked {
+impl Monitor {
     fn new(server: ServerId) -> Self {
         Self { server, conn: None }
     }
 
     /// Asks; none if it does not answer, or if the connection was renewed, which voids earlier
     /// answers.
-    async fn ask(&mut self, tier: &Arc<Tier>) -> Option<Told> {
+    async fn ask(&mut self, tier: &Arc<Tier>) -> Option<Replication> {
         let limit = tier.config().connect_timeout();
         let mut conn = match self.conn.take() {
             Some(conn) => conn,
             None => Conn::new(tier.dial(self.server).await.ok()?),
         };
-        let told = timeout(limit, info(&mut conn, limit)).await.ok()?.ok()?;
+        let info =
+            timeout(limit, ask(&mut conn, b"INFO replication\r\n", limit)).await.ok()?.ok()?;
         self.conn = Some(conn);
-        Told::read(&told)
+        Replication::read(&info)
     }
 
     /// Waits until the server's connection breaks.
@@ -265,11 +266,11 @@ mod tests {
         let up = "# Replication\r\nrole:slave\r\nmaster_link_status:up\r\n\
                   slave_read_repl_offset:9\r\nslave_repl_offset:7\r\nmaster_replid:ab\r\n\
                   master_repl_offset:9\r\n";
-        let told = Told::read(up).unwrap();
-        assert_eq!((told.is_primary, &told.history[..], told.offset), (false, "ab", 7));
-        assert!(Told::read(&up.replace("status:up", "status:down")).is_none());
-        let primary = Told::read(&up.replace("role:slave", "role:master")).unwrap();
+        let state = Replication::read(up).unwrap();
+        assert_eq!((state.is_primary, &state.history[..], state.offset), (false, "ab", 7));
+        assert!(Replication::read(&up.replace("status:up", "status:down")).is_none());
+        let primary = Replication::read(&up.replace("role:slave", "role:master")).unwrap();
         assert_eq!((primary.is_primary, primary.offset), (true, 9));
-        assert!(Told::read("-NOAUTH Authentication required.").is_none());
+        assert!(Replication::read("-NOAUTH Authentication required.").is_none());
     }
 }

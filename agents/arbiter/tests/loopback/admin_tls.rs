@@ -98,8 +98,8 @@ fn files_that_cannot_work_are_refused_with_their_key() {
             .arg(file.path())
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code(), said)
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), message)
     };
     let (ca, missing) = (authority.write(folder.path()), PathBuf::from("/dev/null/a.pem"));
     assert_eq!(check(&ca, &good.0, &good.1), (Some(0), String::new()));

@@ -7,6 +7,7 @@ use crate::support::program::{config, Program};
 use crate::support::upstream::{ok, Behaviour, Upstream};
 use crate::support::web::Connection;
 use testkit::hold::rss_kib_of;
+use testkit::wait::end_of;
 
 fn arbiter(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_arbiter")).args(arguments).output().unwrap()
@@ -81,7 +82,7 @@ async fn on_sigterm_requests_under_way_are_answered_and_no_new_ones_taken() {
         (reply.text().as_str(), reply.field("connection").as_deref()),
         ("the last", Some("close"))
     );
-    assert!(program.child.wait().unwrap().success());
+    assert!(end_of(&mut program.child).await.success());
 }
 
 #[test]

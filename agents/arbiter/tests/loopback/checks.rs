@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::upstream::nobody;
 use crate::support::{settings, start};
 use arbiter::config::{Config, ConfigError};
 use arbiter::health;
 use arbiter::tier::{Down, Tier};
 use policy::ServerId;
+use testkit::stream::stop_listening;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -32,13 +34,13 @@ fn tier(check: &str) -> (Arc<Tier>, mpsc::UnboundedReceiver<Down>) {
 fn script(
     good: &'static [bool],
 ) -> (Arc<AtomicUsize>, impl Fn(ServerId) -> Ready<bool> + Clone + Send + Sync + 'static) {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counts = Arc::clone(&asked);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&calls);
     let says = move |_| {
         let number = counts.fetch_add(1, SeqCst);
         ready(good.get(number).copied().unwrap_or_default())
     };
-    (asked, says)
+    (calls, says)
 }
 
 async fn until_alive_is(tier: &Tier, wanted: bool) {
@@ -69,12 +71,13 @@ async fn a_dead_server_is_back_after_rise_good_checks_in_a_row() {
 
 #[tokio::test]
 async fn a_connection_is_the_check_and_no_client_is_spent() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
+    let address = nobody();
+    let listener = TcpListener::bind(address).await.unwrap();
     let settings = settings("tcp", "round-robin", 1, 4);
     let check = "health_check = { interval_ms = 250, timeout_ms = 250, rise = 1 }\n";
     let arbiter = start(&(settings + check), &[address]).await;
     listener.accept().await.unwrap();
+    stop_listening(&listener);
     drop(listener);
     arbiter.until("its death", |stats| !stats.servers[0].alive).await;
     assert_eq!(arbiter.stats().await.requests.received, 0);

@@ -41,7 +41,7 @@ async fn siblings_are_kept_on_different_servers_as_the_servers_own_logs_say() {
     }
     for server in &servers {
         let mut replicas: HashMap<String, Vec<String>> = HashMap::new();
-        for line in server.seen("sparecraft-replica=").await {
+        for line in server.statements("sparecraft-replica=").await {
             let stamp = line.split_once("sparecraft-replica=").unwrap().1;
             let (request, replica) = stamp[..18].split_once('.').unwrap();
             replicas.entry(request.into()).or_default().push(replica.into());
@@ -99,8 +99,8 @@ async fn http_requests_of_siblings_go_to_different_servers_and_their_stamp_no_fu
             let on = |replica: u64| {
                 let target = format!("/{request}/{replica}/");
                 servers.iter().enumerate().filter_map(move |(at, server)| {
-                    let seen = server.requests();
-                    seen.iter().any(|text| text.contains(&target)).then_some(at)
+                    let requests = server.requests();
+                    requests.iter().any(|text| text.contains(&target)).then_some(at)
                 })
             };
             let (first, second): (Vec<_>, Vec<_>) = (on(0).collect(), on(1).collect());

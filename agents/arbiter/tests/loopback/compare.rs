@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::support::http::settings;
-use crate::support::liar::{Answer, Told};
+use crate::support::http::{settings, settings_within};
+use crate::support::liar::{Answer, ScriptedServer};
 use crate::support::upstream::{failure, nobody, ok, Behaviour, Upstream};
 use crate::support::web::{get, once, Connection};
 use crate::support::{start, Running};
@@ -20,10 +20,10 @@ async fn with(compare: &str, replicas: usize, servers: &[SocketAddr]) -> Running
     start(&(settings("round-robin", replicas, 64) + compare), servers).await
 }
 
-/// For what takes seconds on a busy host.
-async fn patient(compare: &str, servers: &[SocketAddr]) -> Running {
-    let settings = settings("round-robin", servers.len(), 64).replace("5000", "60000");
-    start(&(settings + compare), servers).await
+/// With a server that says nothing: a request has an end.
+async fn within_limit(mode: &str, servers: &[SocketAddr]) -> Running {
+    let settings = settings_within(5_000, "round-robin", servers.len(), 64);
+    start(&(settings + &format!("compare.mode = \"{mode}\"")), servers).await
 }
 
 /// Equal, different, not compared.
@@ -40,10 +40,12 @@ async fn until(arbiter: &Running, expected: (u64, u64, u64)) -> Stats {
 }
 
 /// Servers that answer so, and their addresses.
-async fn told<const N: usize>(answers: [Vec<u8>; N]) -> (Vec<Told>, [SocketAddr; N]) {
+async fn scripted_servers<const N: usize>(
+    answers: [Vec<u8>; N],
+) -> (Vec<ScriptedServer>, [SocketAddr; N]) {
     let mut servers = vec![];
     for answer in answers {
-        servers.push(Told::saying(answer).await);
+        servers.push(ScriptedServer::saying(answer).await);
     }
     let addresses = std::array::from_fn(|place| servers[place].address);
     (servers, addresses)
@@ -51,7 +53,7 @@ async fn told<const N: usize>(answers: [Vec<u8>; N]) -> (Vec<Told>, [SocketAddr;
 
 /// The counts of a GET that two servers answer so.
 async fn counted(one: &[u8], other: &[u8]) -> Stats {
-    let (_servers, addresses) = told([one.to_vec(), other.to_vec()]).await;
+    let (_servers, addresses) = scripted_servers([one.to_vec(), other.to_vec()]).await;
     let arbiter = front("count", 2, &addresses).await;
     get(arbiter.clients, "/").await;
     let all = |stats: &Stats| {
@@ -105,9 +107,10 @@ async fn what_may_differ_does_not_count_and_all_else_does() {
 #[tokio::test]
 async fn what_is_no_complete_good_reply_is_not_compared() {
     let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbody";
-    let truncated = Told::start(|_| Answer { closes: true, ..Answer::whole(cut.to_vec()) }).await;
-    let good = Told::saying(ok("body")).await;
-    let failing = Told::saying(failure()).await;
+    let truncated =
+        ScriptedServer::start(|_| Answer { closes: true, ..Answer::whole(cut.to_vec()) }).await;
+    let good = ScriptedServer::saying(ok("body")).await;
+    let failing = ScriptedServer::saying(failure()).await;
     for bad in [truncated.address, failing.address, nobody()] {
         let arbiter = front("count", 2, &[good.address, bad]).await;
         assert_eq!(get(arbiter.clients, "/").await.text(), "body");
@@ -132,7 +135,7 @@ async fn counting_does_not_keep_the_client_waiting_and_reads_the_loser_to_its_en
 async fn a_loser_that_says_nothing_any_more_ends_with_its_time() {
     let silent = Upstream::start(Behaviour::Silent).await;
     let fast = Upstream::start(Behaviour::Reply(ok("true"))).await;
-    let arbiter = front("count", 2, &[silent.address, fast.address]).await;
+    let arbiter = within_limit("count", &[silent.address, fast.address]).await;
     assert_eq!(get(arbiter.clients, "/").await.text(), "true");
     until(&arbiter, (0, 0, 1)).await;
     arbiter.all_free().await;
@@ -141,7 +144,7 @@ async fn a_loser_that_says_nothing_any_more_ends_with_its_time() {
 #[tokio::test]
 async fn of_three_the_one_in_the_minority_is_known() {
     let truth = ok("true");
-    let (_servers, addresses) = told([truth.clone(), ok("lie!"), truth]).await;
+    let (_servers, addresses) = scripted_servers([truth.clone(), ok("lie!"), truth]).await;
     let arbiter = front("count", 3, &addresses).await;
     for _ in 0..10 {
         get(arbiter.clients, "/").await;
@@ -163,7 +166,8 @@ async fn of_three_the_one_in_the_minority_is_known() {
 async fn head_and_304_are_compared_without_a_body_and_with_their_length() {
     let reply = |length: usize| format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
     for (lengths, expected) in [([5, 5], (1, 0, 0)), ([5, 6], (0, 1, 0))] {
-        let (_servers, addresses) = told(lengths.map(|it| reply(it).into_bytes())).await;
+        let (_servers, addresses) =
+            scripted_servers(lengths.map(|it| reply(it).into_bytes())).await;
         let arbiter = front("count", 2, &addresses).await;
         let head = b"HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         assert_eq!(once(arbiter.clients, head).await.status, 200);
@@ -176,7 +180,7 @@ async fn head_and_304_are_compared_without_a_body_and_with_their_length() {
 
 #[tokio::test]
 async fn what_is_larger_than_the_bound_is_not_compared_and_counted() {
-    let (_servers, addresses) = told(["x", "y"].map(|it| ok(&it.repeat(101)))).await;
+    let (_servers, addresses) = scripted_servers(["x", "y"].map(|it| ok(&it.repeat(101)))).await;
     let bound = "compare.bytes_max = 100\ncompare.mode = ";
     let arbiter = with(&format!("{bound}\"count\""), 2, &addresses).await;
     assert_eq!(get(arbiter.clients, "/").await.body.len(), 101);
@@ -192,12 +196,12 @@ async fn what_is_larger_than_the_bound_is_not_compared_and_counted() {
 #[tokio::test]
 async fn a_huge_reply_is_streamed_when_counting_and_held_up_to_the_bound_when_refusing() {
     let huge = ok(&"x".repeat(3 << 20));
-    let (_servers, addresses) = told([huge.clone(), huge]).await;
-    let arbiter = patient("compare.mode = \"count\"", &addresses).await;
+    let (_servers, addresses) = scripted_servers([huge.clone(), huge]).await;
+    let arbiter = front("count", 2, &addresses).await;
     assert_eq!(get(arbiter.clients, "/").await.body.len(), 3 << 20);
     until(&arbiter, (0, 0, 1)).await;
     let larger = "compare.mode = \"refuse\"\ncompare.bytes_max = 4000000";
-    let arbiter = patient(larger, &addresses).await;
+    let arbiter = with(larger, 2, &addresses).await;
     assert_eq!(get(arbiter.clients, "/").await.body.len(), 3 << 20);
     until(&arbiter, (1, 0, 0)).await;
     arbiter.all_free().await;
@@ -205,7 +209,7 @@ async fn a_huge_reply_is_streamed_when_counting_and_held_up_to_the_bound_when_re
 
 #[tokio::test]
 async fn two_that_differ_are_refused_and_a_third_decides() {
-    let (_servers, addresses) = told(["true", "lie!", "true"].map(ok)).await;
+    let (_servers, addresses) = scripted_servers(["true", "lie!", "true"].map(ok)).await;
     let arbiter = front("refuse", 2, &addresses[..2]).await;
     let refused = get(arbiter.clients, "/").await;
     assert_eq!(refused.status, 502);
@@ -225,13 +229,13 @@ async fn two_that_differ_are_refused_and_a_third_decides() {
 
 #[tokio::test]
 async fn one_reply_alone_is_refused_and_one_that_comes_too_late_is_too() {
-    let good = Told::saying(ok("true")).await;
+    let good = ScriptedServer::saying(ok("true")).await;
     let arbiter = front("refuse", 2, &[good.address, nobody()]).await;
     let refused = get(arbiter.clients, "/").await;
     assert_eq!(refused.status, 502);
     assert!(refused.text().contains("fewer"), "{}", refused.text());
     let silent = Upstream::start(Behaviour::Silent).await;
-    let arbiter = front("refuse", 2, &[good.address, silent.address]).await;
+    let arbiter = within_limit("refuse", &[good.address, silent.address]).await;
     let refused = get(arbiter.clients, "/").await;
     assert_eq!(refused.status, 504);
     assert_eq!(arbiter.stats().await.compare.refused, 1);
@@ -239,7 +243,7 @@ async fn one_reply_alone_is_refused_and_one_that_comes_too_late_is_too() {
 
 #[tokio::test]
 async fn an_error_of_all_servers_is_passed_on() {
-    let (_servers, addresses) = told([failure(), failure()]).await;
+    let (_servers, addresses) = scripted_servers([failure(), failure()]).await;
     let arbiter = front("refuse", 2, &addresses).await;
     assert_eq!(get(arbiter.clients, "/").await.status, 500);
     until(&arbiter, (0, 0, 1)).await;
@@ -282,9 +286,10 @@ async fn with_one_liar_of_three_no_wrong_reply_is_ever_delivered() {
     let set = std::env::var("COMPARE_SEED").map(|seed| seed.parse().unwrap());
     let seed: u64 = set.unwrap_or_else(|_| arbiter::tier::random());
     let random = std::sync::Mutex::new(Random::new(seed));
-    let liar = Told::start(move |head| lie(&mut random.lock().unwrap(), &truth_of(head))).await;
+    let liar =
+        ScriptedServer::start(move |head| lie(&mut random.lock().unwrap(), &truth_of(head))).await;
     let honest = |delays: u64| {
-        Told::start(move |head| Answer {
+        ScriptedServer::start(move |head| Answer {
             after: Duration::from_millis(delays),
             ..Answer::whole(ok(&truth_of(head)))
         })
@@ -293,7 +298,7 @@ async fn with_one_liar_of_three_no_wrong_reply_is_ever_delivered() {
     let addresses: Vec<_> = servers.iter().map(|it| it.address).collect();
     // Its broken replies would have it ejected.
     let stays = "compare.mode = \"refuse\"\nguardrails.ejection = false";
-    let arbiter = patient(stays, &addresses).await;
+    let arbiter = with(stays, 3, &addresses).await;
     let clients = (0..8).map(|client| {
         let address = arbiter.clients;
         tokio::spawn(async move {
@@ -318,7 +323,7 @@ async fn with_one_liar_of_three_no_wrong_reply_is_ever_delivered() {
 
 #[tokio::test]
 async fn it_is_changed_live_and_refused_where_there_is_nothing_to_compare() {
-    let (_servers, addresses) = told(["a", "b"].map(ok)).await;
+    let (_servers, addresses) = scripted_servers(["a", "b"].map(ok)).await;
     let arbiter = front("off", 2, &addresses).await;
     get(arbiter.clients, "/").await;
     arbiter.all_free().await;
@@ -326,10 +331,10 @@ async fn it_is_changed_live_and_refused_where_there_is_nothing_to_compare() {
     let refuse = "{\"mode\": \"refuse\"}";
     arbiter.set("/v1/compare", refuse).await;
     assert_eq!(get(arbiter.clients, "/").await.status, 502);
-    let one = r#"{"replicas": 1}"#;
-    arbiter.refuses("/v1/replicas", one, "/v1/compare").await;
+    let single = r#"{"replicas": 1}"#;
+    arbiter.refuses("/v1/replicas", single, "/v1/compare").await;
     arbiter.set("/v1/compare", r#"{"mode": "off"}"#).await;
-    arbiter.set("/v1/replicas", one).await;
+    arbiter.set("/v1/replicas", single).await;
     #[rustfmt::skip] // a table
     let wrong = [
         (refuse, "compare.mode"),
@@ -349,7 +354,7 @@ async fn a_field_that_is_named_may_differ() {
     let reply = |node: &str| {
         format!("HTTP/1.1 200 OK\r\nX-Node: {node}\r\nContent-Length: 1\r\n\r\nx").into_bytes()
     };
-    let (_servers, addresses) = told(["1", "2"].map(reply)).await;
+    let (_servers, addresses) = scripted_servers(["1", "2"].map(reply)).await;
     let named = "compare = { mode = \"refuse\", ignored_fields = [\"x-node\"] }";
     let arbiter = with(named, 2, &addresses).await;
     assert_eq!(get(arbiter.clients, "/").await.text(), "x");

@@ -12,7 +12,7 @@ use testkit::random::Random;
 use wire::arbiter::Stats;
 
 async fn front(protocol: &str, mode: &str, replicas: usize, servers: &[SocketAddr]) -> Running {
-    let more = format!("request_timeout_ms = 1500\ncompare.mode = \"{mode}\"");
+    let more = format!("compare.mode = \"{mode}\"\n");
     let settings = settings(protocol, "round-robin", replicas, 64) + &more;
     start(&settings, servers).await
 }
@@ -66,8 +66,8 @@ async fn every_altered_value_of_redis_is_seen_when_counting() {
     let stats = ended(&arbiter, 300).await;
     let altered = altering.altered.load(SeqCst);
     assert!(altered > 30, "{altered}");
-    let found = (stats.compare.different, stats.compare.equal);
-    assert_eq!(found, (altered, 300 - altered));
+    let counts = (stats.compare.different, stats.compare.equal);
+    assert_eq!(counts, (altered, 300 - altered));
     assert_eq!(stats.servers[1].compare.disputed, altered);
 }
 
@@ -132,12 +132,15 @@ async fn a_loser_that_dies_or_breaks_is_not_compared() {
         Fault::Stalls(b"$5\r\nval"),
     ] {
         let faulty = FaultyServer::start(fault).await;
-        let arbiter = front("redis", "count", 2, &[servers[0].address, faulty.address]).await;
+        let limit_ms = fault.limit_ms();
+        let more = format!("request_timeout_ms = {limit_ms}\ncompare.mode = \"count\"\n");
+        let settings = settings("redis", "round-robin", 2, 64) + &more;
+        let arbiter = start(&settings, &[servers[0].address, faulty.address]).await;
         let mut client = Client::open(arbiter.clients).await;
         assert_eq!(client.redis("GET k").await, string("value"), "{fault:?}");
         let stats = ended(&arbiter, 1).await;
-        let found = (stats.compare.compared, stats.compare.not_compared);
-        assert_eq!(found, (0, 1), "{fault:?}");
+        let counts = (stats.compare.compared, stats.compare.not_compared);
+        assert_eq!(counts, (0, 1), "{fault:?}");
     }
 }
 

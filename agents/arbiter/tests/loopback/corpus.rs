@@ -28,7 +28,7 @@ fn every_corpus_file_keeps_the_parsers_promises() {
 }
 
 #[test]
-fn every_target_is_in_the_fuzz_workspace() {
+fn every_target_is_in_the_fuzz_crate() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");
     let manifest = std::fs::read_to_string(fuzz.join("Cargo.toml")).unwrap();
     for (target, _) in TARGETS {

@@ -47,11 +47,11 @@ async fn a_reply_that_says_nothing_of_the_request_does_not_win_and_is_no_fault()
         let slow = Upstream::start(Behaviour::Gated(ok("well"))).await;
         let arbiter = front("round-robin", 2, 1, &[&fast, &slow]).await;
         let client = tokio::spawn(get(arbiter.clients, "/"));
-        let told = |stats: &wire::arbiter::Stats| {
+        let is_ended = |stats: &wire::arbiter::Stats| {
             let [fast, slow] = [&stats.servers[0], &stats.servers[1]];
             fast.requests == 1 && fast.in_flight == 0 && slow.in_flight == 1
         };
-        arbiter.until("the fast reply", told).await;
+        arbiter.until("the fast reply", is_ended).await;
         slow.gate.add_permits(1);
         assert_eq!(client.await.unwrap().text(), "well", "{status}");
         let server = arbiter.server(0).await;

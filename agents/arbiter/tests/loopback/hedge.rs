@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::support::keyvalue::{addresses, encode, string, Client, Server};
-use crate::support::mariadb::{number, options, servers, MariaDb};
+use crate::support::mariadb::{lock, number, options, servers, MariaDb};
 use crate::support::{settings, start, Running};
 use mysql_async::prelude::Queryable;
 use mysql_async::Conn;
@@ -12,20 +12,18 @@ use mysql_async::Conn;
 const WARM_UP: u64 = 200;
 
 async fn front(protocol: &str, more: &str, servers: &[SocketAddr]) -> Running {
-    let limits = "request_timeout_ms = 8000\nconnect_timeout_ms = 2000\n";
-    let settings = settings(protocol, "hedge", 2, 8) + limits + more;
-    start(&settings, servers).await
+    start(&(settings(protocol, "hedge", 2, 8) + more), servers).await
 }
 
 /// Clients whose reads are with both servers.
-struct Asked {
+struct PendingReads {
     clients: Vec<Client>,
     /// Of before.
     stats: wire::arbiter::Stats,
 }
 
 /// Freezes both servers, and sends `reads` from clients until each has its delayed replica.
-async fn both_asked(arbiter: &Running, servers: &[Server], reads: &[u8]) -> Asked {
+async fn both_asked(arbiter: &Running, servers: &[Server], reads: &[u8]) -> PendingReads {
     let stats = arbiter.stats().await;
     servers.iter().for_each(Server::freeze);
     let mut clients = vec![];
@@ -34,10 +32,10 @@ async fn both_asked(arbiter: &Running, servers: &[Server], reads: &[u8]) -> Aske
         client.send(reads).await;
         clients.push(client);
     }
-    let wanted = stats.guarded.hedges + 4;
-    let hedged = |now: &wire::arbiter::Stats| now.guarded.hedges == wanted;
+    let hedges = stats.guarded.hedges + 4;
+    let hedged = |now: &wire::arbiter::Stats| now.guarded.hedges == hedges;
     arbiter.until("a hedge of each", hedged).await;
-    Asked { clients, stats }
+    PendingReads { clients, stats }
 }
 
 /// Two Redis servers with the same keys; no copying that a frozen one could hold up.
@@ -122,9 +120,9 @@ async fn a_memcached_read_that_is_late_is_answered_by_another_server() {
     few_were_hedged(&arbiter, 2).await;
     // The reply of a quiet read is silence where the key is missing.
     let reads = b"get k\r\nmg none v q\r\nmg k v O5\r\nmn\r\n";
-    let found = "VALUE k 0 1\r\nv\r\nEND\r\n";
-    let expected = format!("{found}VA 1 O5\r\nv\r\nMN\r\n");
-    let (again, client) = ((&b"get k\r\n"[..], found), &mut client);
+    let hit = "VALUE k 0 1\r\nv\r\nEND\r\n";
+    let expected = format!("{hit}VA 1 O5\r\nv\r\nMN\r\n");
+    let (again, client) = ((&b"get k\r\n"[..], hit), &mut client);
     late_reads_are_answered_elsewhere(&arbiter, &servers, reads, &expected, client, again).await;
 }
 
@@ -185,16 +183,16 @@ async fn a_mysql_read_that_is_late_is_answered_by_another_server_and_the_session
         } else {
             (&servers[1], &servers[0])
         };
-        slow.run("UPDATE wiki.delay SET seconds = 2").await;
+        let lock = lock(slow, "delay").await;
         let before = arbiter.stats().await;
-        let late = "SELECT @@port + @@group_concat_max_len FROM delay WHERE SLEEP(seconds) = 0";
+        let late = "SELECT @@port + @@group_concat_max_len FROM delay";
         let fast_port = u64::from(fast.address.port());
         assert_eq!(number(&mut conn, late).await, fast_port + 4242);
         let now = arbiter.stats().await;
         assert!(now.guarded.hedges > before.guarded.hedges);
         let moved = number(&mut conn, "SELECT @@port + 0 * CONNECTION_ID()").await;
         assert_eq!(moved, fast_port);
-        slow.run("UPDATE wiki.delay SET seconds = 0").await;
+        lock.disconnect().await.unwrap();
         // The late one came back when its work was done.
         arbiter.at_rest().await;
     }

@@ -16,10 +16,10 @@ const PUT: &[u8] =
 /// A server that says this to a head, reads the body of four bytes where it is an interim reply, and
 /// then says `stored`. It notes what it reads.
 fn server(first: &'static str) -> (Served, Arc<Mutex<Vec<String>>>) {
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let notes = Arc::clone(&seen);
-    let server = Served::start(move |stream| talk(stream, first, Arc::clone(&notes)));
-    (server, seen)
+    let notes = Arc::new(Mutex::new(Vec::new()));
+    let writer = Arc::clone(&notes);
+    let server = Served::start(move |stream| talk(stream, first, Arc::clone(&writer)));
+    (server, notes)
 }
 
 async fn talk(stream: TcpStream, first: &str, notes: Arc<Mutex<Vec<String>>>) -> Option<()> {
@@ -42,7 +42,7 @@ async fn arbiter(server: &Served) -> crate::support::Running {
 
 #[tokio::test]
 async fn the_server_says_go_on_and_its_token_is_free_until_the_body_is_here() {
-    let (server, seen) = server("HTTP/1.1 100 Continue\r\n\r\n");
+    let (server, notes) = server("HTTP/1.1 100 Continue\r\n\r\n");
     let arbiter = arbiter(&server).await;
     let mut client = Connection::open(arbiter.clients).await;
     client.send(PUT).await;
@@ -56,20 +56,20 @@ async fn the_server_says_go_on_and_its_token_is_free_until_the_body_is_here() {
         client.send(b"body").await;
         assert_eq!(client.reply(false).await.unwrap().text(), "stored");
     }
-    let seen = seen.lock().unwrap();
-    assert!(seen[0].contains("\r\nExpect: 100-continue\r\n"), "{seen:?}");
-    assert_eq!(seen.iter().filter(|text| *text == "body").count(), 2);
+    let notes = notes.lock().unwrap();
+    assert!(notes[0].contains("\r\nExpect: 100-continue\r\n"), "{notes:?}");
+    assert_eq!(notes.iter().filter(|text| *text == "body").count(), 2);
 }
 
 #[tokio::test]
 async fn a_refusal_comes_before_the_body_is_sent() {
-    let (server, seen) = server("HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n");
+    let (server, notes) = server("HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n");
     let arbiter = arbiter(&server).await;
     let mut client = Connection::open(arbiter.clients).await;
     client.send(PUT).await;
     assert_eq!(client.reply(false).await.unwrap().status, 413);
     assert!(client.is_closed().await, "what follows could be a body");
-    assert_eq!(seen.lock().unwrap().len(), 1);
+    assert_eq!(notes.lock().unwrap().len(), 1);
     arbiter.all_free().await;
 }
 

@@ -12,6 +12,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 use wire::arbiter::Stats;
 
+/// Those of an arbiter that comes to its limit.
+const DESCRIPTORS: usize = 120;
+
 async fn stats(program: &Program) -> Stats {
     let reply = get(program.admin, "/v1/stats").await;
     serde_json::from_slice(&reply.body).unwrap()
@@ -30,9 +33,9 @@ async fn clients_leave_descriptors_for_the_servers() {
     for client in &mut clients[..8] {
         assert_eq!(client.get("/").await.text(), "here");
     }
-    let seen = stats(&program).await;
-    assert!(seen.servers[0].alive && seen.connections.client_open < 100, "{seen:?}");
-    assert_eq!((seen.requests.failed, seen.servers[0].errors), (0, 0));
+    let stats = stats(&program).await;
+    assert!(stats.servers[0].alive && stats.connections.client_open < 100, "{stats:?}");
+    assert_eq!((stats.requests.failed, stats.servers[0].errors), (0, 0));
     // Those before them gone, the last ones get their turn.
     let mut last = clients.pop().unwrap();
     drop(clients);
@@ -45,14 +48,14 @@ async fn without_a_descriptor_a_server_is_asked_later_and_not_dead() {
     let file = config("127.0.0.1:0", &server.address.to_string());
     let text = std::fs::read_to_string(file.path()).unwrap();
     std::fs::write(file.path(), text.replace("tokens = 1\n", "tokens = 500\n")).unwrap();
-    let program = Program::start_within(&file, "120");
+    let program = Program::start_within(&file, &DESCRIPTORS.to_string());
     let mut clients = vec![];
     for _ in 0..20 {
         clients.push(Connection::open(program.clients).await);
     }
     eventually("all clients", || async {
-        let seen = stats(&program).await;
-        (seen.connections.client_open == 20).then_some(())
+        let stats = stats(&program).await;
+        (stats.connections.client_open == 20).then_some(())
     })
     .await;
     let admins = hold_all(&program).await;
@@ -66,25 +69,26 @@ async fn without_a_descriptor_a_server_is_asked_later_and_not_dead() {
     for client in &mut clients {
         assert_eq!(client.reply(false).await.unwrap().text(), "here");
     }
-    let seen = stats(&program).await;
-    assert_eq!((seen.requests.failed, seen.servers[0].errors), (0, 0), "{seen:?}");
-    assert!(seen.servers[0].alive);
+    let stats = stats(&program).await;
+    assert_eq!((stats.requests.failed, stats.servers[0].errors), (0, 0), "{stats:?}");
+    assert!(stats.servers[0].alive);
 }
 
-/// Connections to the admin API, until the arbiter has no descriptor left to accept one with.
+/// Connections to the admin API that leave the arbiter no descriptor to accept one with.
 async fn hold_all(program: &Program) -> Vec<Connection> {
     let mut held = vec![];
-    for _ in 0..120 {
-        let mut connection = Connection::open(program.admin).await;
-        connection.send(b"GET /v1/config HTTP/1.1\r\nHost: a\r\n\r\n").await;
-        let reply = tokio::time::timeout(Duration::from_millis(300), connection.reply(false));
-        let is_in = reply.await.is_ok();
-        held.push(connection);
-        if !is_in {
-            return held;
-        }
+    for _ in 0..DESCRIPTORS {
+        held.push(Connection::open(program.admin).await);
     }
-    panic!("120 connections were accepted");
+    let folder = format!("/proc/{}/fd", program.child.id());
+    eventually("an arbiter without a descriptor", || async {
+        let names = std::fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.file_name());
+        let numbers = names.map(|name| name.to_str().unwrap().parse::<usize>().unwrap());
+        // It may have inherited some beyond its limit.
+        (numbers.filter(|number| *number < DESCRIPTORS).count() == DESCRIPTORS).then_some(())
+    })
+    .await;
+    held
 }
 
 /// A server with a short queue, which takes a connection every few milliseconds.

@@ -1,6 +1,8 @@
 //! The memcached arbiter in front of real servers that hold the same cache.
 
-use crate::support::keyvalue::{addresses, front, session, Client, Fault, FaultyServer, Server};
+use crate::support::keyvalue::{
+    addresses, front, front_within, session, Client, Fault, FaultyServer, Server, SHORT_LIMIT_MS,
+};
 use crate::support::upstream::nobody;
 use crate::support::{eventually, settings, start};
 
@@ -157,7 +159,8 @@ async fn cas_is_decided_by_one_server_and_the_others_forget() {
 #[tokio::test]
 async fn a_server_that_missed_writes_is_emptied_before_it_is_used_again() {
     let mut servers = servers(2).await;
-    let (arbiter, mut client) = session("memcached", 1, &servers).await;
+    let arbiter = front_within(SHORT_LIMIT_MS, "memcached", 1, &addresses(&servers)).await;
+    let mut client = Client::open(arbiter.clients).await;
     assert_eq!(set(&mut client, "k", "old").await, "STORED");
     assert_eq!(set(&mut client, "other", "kept").await, "STORED");
     servers[1].freeze();
@@ -256,7 +259,7 @@ async fn bad_servers_make_errors_and_never_a_wrong_reply() {
             let got = client.list("get k").await;
             assert_eq!(got, ["VALUE k 0 5", "right", "END"], "{fault:?}");
         }
-        let arbiter = front("memcached", 1, &[faulty.address]).await;
+        let arbiter = front_within(fault.limit_ms(), "memcached", 1, &[faulty.address]).await;
         let mut client = Client::open(arbiter.clients).await;
         let error = client.ask("get k").await;
         assert_eq!(error, format!("SERVER_ERROR arbiter: {expected}"), "{fault:?}");

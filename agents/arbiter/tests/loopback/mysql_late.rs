@@ -47,8 +47,7 @@ async fn a_server_that_is_late_while_it_answers_others_is_tried_again_and_stays_
             doors.push(Door::of(server.address).await);
         }
         let addresses: Vec<_> = doors.iter().map(|door| door.address).collect();
-        let patient = "connect_timeout_ms = 3000\nrequest_timeout_ms = 20000\n";
-        let settings = settings("mysql", "tad", replicas, 4) + patient;
+        let settings = settings("mysql", "tad", replicas, 4) + "connect_timeout_ms = 3000\n";
         let arbiter = start(&settings, &addresses).await;
         let mut others = connect(&arbiter).await;
         others.query_drop("SELECT 1").await.unwrap();
@@ -63,8 +62,8 @@ async fn a_server_that_is_late_while_it_answers_others_is_tried_again_and_stays_
         assert_eq!(number(&mut conn, "SELECT 3").await, 3);
         conn.query_drop("SET max_sort_length = 2048").await.unwrap();
         eventually("all its connections", || async {
-            let seen = server.seen("max_sort_length").await;
-            (seen.len() == replicas).then_some(())
+            let statements = server.statements("max_sort_length").await;
+            (statements.len() == replicas).then_some(())
         })
         .await;
         assert!(doors.iter().all(|door| door.late.load(SeqCst) == 0));
@@ -82,7 +81,8 @@ async fn a_session_goes_on_where_another_server_takes_it_in_time() {
     for (policy, replicas) in [("round-robin", 1), ("hedge", 2)] {
         let doors = [Door::of(server.address).await, Door::of(server.address).await];
         let addresses = doors.each_ref().map(|door| door.address);
-        let arbiter = start(&settings("mysql", policy, replicas, 4), &addresses).await;
+        let settings = settings("mysql", policy, replicas, 4) + "connect_timeout_ms = 1000\n";
+        let arbiter = start(&settings, &addresses).await;
         let mut others = vec![];
         for _ in &doors {
             let mut other = connect(&arbiter).await;

@@ -1,7 +1,8 @@
 //! The state that a session of the MySQL arbiter carries to its real MariaDB servers, and leaves there.
 
 use crate::support::mariadb::{
-    code, connect, connected_to_all, front, number, seen, servers, session, start_with, MariaDb,
+    code, connect, connected_to_all, front, lock, number, servers, session, start_with,
+    until_statement, MariaDb,
 };
 use mysql_async::prelude::Queryable;
 
@@ -15,10 +16,10 @@ async fn session_statements_reach_each_held_server() {
     }
     for server in &servers {
         // In order: who has this has all before it.
-        seen(server, "SET @a = 5").await;
+        until_statement(server, "SET @a = 5").await;
         // USE is logged with the database's bare name.
         for text in ["SET NAMES latin1", "other", "BEGIN", "COMMIT", "SET @a = 5"] {
-            assert_eq!(server.seen(text).await.len(), 1, "{text} at {}", server.address);
+            assert_eq!(server.statements(text).await.len(), 1, "{text} at {}", server.address);
         }
     }
 }
@@ -119,7 +120,7 @@ async fn of_mysql_s_own_servers_a_connection_of_another_character_set_is_not_use
 #[tokio::test]
 async fn a_server_that_comes_late_is_brought_to_the_session_s_state_first() {
     let servers: [MariaDb; 2] = servers().await;
-    let arbiter = start_with("tad", 1, 1, "request_timeout_ms = 60000", &servers).await;
+    let arbiter = front("tad", 1, 1, &servers).await;
     let mut holder = connect(&arbiter).await;
     let held = number(&mut holder, "SELECT @@port").await;
     holder.query_drop("START TRANSACTION").await.unwrap();
@@ -130,20 +131,24 @@ async fn a_server_that_comes_late_is_brought_to_the_session_s_state_first() {
     }
     conn.query_drop("SELECT 'before'").await.unwrap();
     let late = servers.iter().find(|server| u64::from(server.address.port()) == held).unwrap();
-    assert_eq!(late.seen("4242").await, Vec::<String>::new());
+    assert_eq!(late.statements("4242").await, Vec::<String>::new());
     holder.disconnect().await.unwrap();
-    seen(late, "BEGIN").await;
+    until_statement(late, "BEGIN").await;
     // Only the late server answers quickly from now on, and it has the session's state.
     let other = servers.iter().find(|server| u64::from(server.address.port()) != held).unwrap();
-    other.run("UPDATE wiki.delay SET seconds = 3").await;
+    let _slow = lock(other, "delay").await;
     let sql = "SELECT CONCAT_WS(' ', @@port, DATABASE(), @@group_concat_max_len) \
-               FROM wiki.delay WHERE SLEEP(seconds) = 0";
+               FROM wiki.delay";
     let state: String = conn.query_first(sql).await.unwrap().unwrap();
     assert_eq!(state, format!("{held} other 4242"));
-    let order = [late.seen("4242").await, late.seen("BEGIN").await, late.seen("SLEEP").await];
+    let order = [
+        late.statements("4242").await,
+        late.statements("BEGIN").await,
+        late.statements("CONCAT_WS").await,
+    ];
     assert!(order.iter().all(|lines| lines.len() == 1), "{order:?}");
     assert_eq!(
-        late.seen("'before'").await,
+        late.statements("'before'").await,
         Vec::<String>::new(),
         "answered reads are not replayed"
     );
@@ -203,8 +208,8 @@ async fn a_server_that_cannot_do_a_session_statement_is_dropped_from_the_session
             conn.query_first("SELECT @@port, DATABASE()").await.unwrap().unwrap();
         assert_eq!(place, (u64::from(servers[1].address.port()), "only_there".to_owned()));
     }
-    let asked = seen(&servers[0], "only_there").await;
-    assert_eq!(asked.len(), 1, "it is not asked again for this session");
+    let statements = until_statement(&servers[0], "only_there").await;
+    assert_eq!(statements.len(), 1, "it is not asked again for this session");
     let nowhere = conn.query_drop("USE nowhere").await.unwrap_err();
     assert_eq!(code(&nowhere), 1049, "where all fail, the client hears it and goes on");
     conn.query_drop("SELECT 1").await.unwrap();

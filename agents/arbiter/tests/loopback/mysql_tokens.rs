@@ -2,18 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::support::mariadb::{code, connect, front, number, servers, start_with, MariaDb};
+use crate::support::mariadb::{code, connect, front, lock, number, servers, start_with, MariaDb};
 use crate::support::Running;
 use mysql_async::prelude::Queryable;
 use mysql_async::Conn;
 use tokio::task::JoinHandle;
-
-/// Keeps everybody from the pages of a server, until it is dropped or unlocked.
-async fn gate(server: &MariaDb) -> Conn {
-    let mut gate = server.direct().await;
-    gate.query_drop("LOCK TABLES wiki.page WRITE").await.unwrap();
-    gate
-}
 
 const PAGES: &str = "SELECT COUNT(*) FROM page";
 
@@ -96,12 +89,12 @@ async fn a_command_waits_while_its_server_s_tokens_work() {
             conn.query_drop(statement).await.unwrap();
         }
         let before = arbiter.all_free().await;
-        let gate = gate(&servers[0]).await;
+        let gate = lock(&servers[0], "page").await;
         let first = ask(first, PAGES);
         in_use(&arbiter, 1).await;
         let second = ask(second, "SELECT 2 /* in turn */");
         received(&arbiter, 2, before.requests.received).await;
-        assert_eq!(servers[0].seen("in turn").await, Vec::<String>::new());
+        assert_eq!(servers[0].statements("in turn").await, Vec::<String>::new());
         assert!(!second.is_finished());
         gate.disconnect().await.unwrap();
         assert_eq!(first.await.unwrap().1, Ok(Some(3)));
@@ -126,11 +119,11 @@ async fn a_session_goes_on_elsewhere_while_its_server_s_tokens_work() {
     let busy = usize::from(at[0].len() < 2);
     let (first, mut second) = (at[busy].pop().unwrap(), at[busy].pop().unwrap());
     second.query_drop("SET group_concat_max_len = 4242").await.unwrap();
-    let gate = gate(&servers[busy]).await;
+    let gate = lock(&servers[busy], "page").await;
     let first = ask(first, PAGES);
     in_use(&arbiter, 1).await;
-    let asked = number(&mut second, "SELECT @@port + @@group_concat_max_len").await;
-    assert_eq!(asked, ports[1 - busy] + 4242, "in the same state");
+    let sum = number(&mut second, "SELECT @@port + @@group_concat_max_len").await;
+    assert_eq!(sum, ports[1 - busy] + 4242, "in the same state");
     gate.disconnect().await.unwrap();
     assert_eq!(first.await.unwrap().1, Ok(Some(3)));
 }
@@ -167,7 +160,7 @@ async fn who_waits_for_a_lock_cannot_keep_its_owner_from_a_token() {
 #[tokio::test]
 async fn a_silent_transaction_gives_its_token_back_and_goes_on_without_one() {
     let servers: [MariaDb; 1] = servers().await;
-    let arbiter = start_with("tad", 1, 1, "request_timeout_ms = 3000", &servers).await;
+    let arbiter = start_with("tad", 1, 1, "request_timeout_ms = 5000", &servers).await;
     let (mut owner, other) = (connect(&arbiter).await, connect(&arbiter).await);
     let change = "UPDATE page SET title = 'changed' WHERE id = 1";
     for sql in ["BEGIN", change] {
@@ -200,8 +193,7 @@ async fn waiting(arbiter: &Running) -> (JoinHandle<(Conn, Result<Option<u64>, u1
 async fn who_waits_at_a_server_that_is_taken_out_or_closes_need_not_wait_for_its_token() {
     let servers: [MariaDb; 2] = servers().await;
     for replicas in [1, 2] {
-        let more = "request_timeout_ms = 20000";
-        let arbiter = start_with("tad", replicas, 1, more, &servers).await;
+        let arbiter = front("tad", replicas, 1, &servers).await;
         arbiter.put("/v1/servers/s1", r#"{"up": false}"#).await;
         let (waits, number, owner) = waiting(&arbiter).await;
         let kill = format!("KILL {number}");
@@ -221,7 +213,7 @@ async fn who_waits_at_a_server_that_is_taken_out_or_closes_need_not_wait_for_its
 #[tokio::test]
 async fn a_command_without_a_token_in_time_gets_an_error_and_the_session_goes_on() {
     let servers: [MariaDb; 1] = servers().await;
-    let arbiter = start_with("tad", 1, 1, "request_timeout_ms = 1500", &servers).await;
+    let arbiter = start_with("tad", 1, 1, "request_timeout_ms = 5000", &servers).await;
     let (mut owner, mut other) = (connect(&arbiter).await, connect(&arbiter).await);
     other.query_drop("SELECT @a := 7").await.unwrap();
     owner.query_drop("BEGIN").await.unwrap();
@@ -235,7 +227,7 @@ async fn a_command_without_a_token_in_time_gets_an_error_and_the_session_goes_on
     });
     let refused = other.query_drop("SELECT @a /* unsent */").await;
     assert_eq!(code(&refused.unwrap_err()), 1969);
-    assert_eq!(servers[0].seen("unsent").await, Vec::<String>::new());
+    assert_eq!(servers[0].statements("unsent").await, Vec::<String>::new());
     ends.send(()).unwrap();
     busy.await.unwrap();
     assert_eq!(number(&mut other, "SELECT @a").await, 7);

@@ -44,7 +44,7 @@ async fn without_a_primary_no_write_is_sent_to_one_of_several_servers() {
         assert_eq!(number(&mut conn, COUNT).await, 3, "the session goes on");
         assert_eq!(arbiter.stats().await.pinned.times, 0);
         for server in &servers {
-            assert_eq!(server.seen("DELETE").await, Vec::<String>::new());
+            assert_eq!(server.statements("DELETE").await, Vec::<String>::new());
         }
     }
 }
@@ -62,11 +62,11 @@ async fn writes_go_to_the_primary_and_who_wrote_reads_there() {
         }
         assert_eq!((count(&servers[0]).await, count(&servers[1]).await), (before + 10, 3));
         let mut reader = connect(&arbiter).await;
-        let mut seen = vec![];
+        let mut counts = vec![];
         for _ in 0..4 {
-            seen.push(number(&mut reader, COUNT).await);
+            counts.push(number(&mut reader, COUNT).await);
         }
-        assert!(seen.iter().all(|rows| [3, before + 10].contains(rows)), "{seen:?}");
+        assert!(counts.iter().all(|rows| [3, before + 10].contains(rows)), "{counts:?}");
         assert_eq!(arbiter.stats().await.pinned.times, 0);
     }
 }
@@ -323,7 +323,7 @@ async fn a_locking_read_is_the_primary_s_until_its_transaction_ends() {
     conn.query_drop("SELECT 1 FROM page").await.unwrap();
     assert_eq!(cloned(&arbiter).await, before + 1);
     assert_eq!(arbiter.stats().await.pinned.times, 0);
-    assert_eq!(servers[1].seen("FOR UPDATE").await, Vec::<String>::new());
+    assert_eq!(servers[1].statements("FOR UPDATE").await, Vec::<String>::new());
 }
 
 /// A driver's cache of statements: Connector/J's is often made 250 large.

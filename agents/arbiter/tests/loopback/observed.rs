@@ -10,7 +10,7 @@ use crate::support::web::get;
 /// Every sample by its name and labels; panics where a line is not of the format.
 fn samples(text: &str) -> BTreeMap<String, f64> {
     let mut families = BTreeMap::new();
-    let mut found = BTreeMap::new();
+    let mut samples = BTreeMap::new();
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap();
@@ -27,10 +27,10 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
                 || ["_bucket", "_sum", "_count"].into_iter().any(is_part);
             assert!(is_known, "{line}");
             let value = value.parse().unwrap();
-            assert_eq!(found.insert(name.to_owned(), value), None, "{line}");
+            assert_eq!(samples.insert(name.to_owned(), value), None, "{line}");
         }
     }
-    found
+    samples
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn metrics_say_what_happened() {
     let reply = get(arbiter.admin, "/metrics").await;
     let kind = reply.field("content-type").unwrap();
     assert!(kind.starts_with("text/plain; version=0.0.4"), "{kind}");
-    let found = samples(&reply.text());
+    let samples = samples(&reply.text());
     let table = [
         ("arbiter_requests_total{tier=\"test\",fate=\"answered\"}", 5.0),
         ("arbiter_requests_total{tier=\"test\",fate=\"failed\"}", 0.0),
@@ -55,10 +55,10 @@ async fn metrics_say_what_happened() {
         ("arbiter_local_errors_total{tier=\"test\"}", 0.0),
     ];
     for (name, value) in table {
-        assert_eq!(found.get(name), Some(&value), "{name}: {found:#?}");
+        assert_eq!(samples.get(name), Some(&value), "{name}: {samples:#?}");
     }
     let le = |most: &str| {
-        found[&format!("arbiter_request_latency_seconds_bucket{{tier=\"test\",le=\"{most}\"}}")]
+        samples[&format!("arbiter_request_latency_seconds_bucket{{tier=\"test\",le=\"{most}\"}}")]
     };
     assert!(le("0.001") <= le("0.1") && le("0.1") <= le("30"));
 }

@@ -31,7 +31,7 @@ async fn a_hedge_is_sent_when_the_first_server_takes_longer_than_usual() {
         Upstream::start(Behaviour::Gated(ok("0"))).await,
         Upstream::start(Behaviour::Gated(ok("1"))).await,
     ];
-    servers.iter().for_each(|one| one.gate.add_permits(1_000));
+    servers.iter().for_each(|server| server.gate.add_permits(1_000));
     let arbiter = front("hedge", 2, 4, &[&servers[0], &servers[1]]).await;
     for _ in 0..60 {
         get(arbiter.clients, "/").await;
@@ -42,11 +42,11 @@ async fn a_hedge_is_sent_when_the_first_server_takes_longer_than_usual() {
         let permits = server.gate.available_permits() as u32;
         server.gate.try_acquire_many(permits).unwrap().forget();
     }
-    let asked = servers.each_ref().map(|server| server.requests().len());
+    let counts = servers.each_ref().map(|server| server.requests().len());
     let clients = arbiter.clients;
     let answer = tokio::spawn(async move { get(clients, "/").await });
     eventually("a replica on both servers", || async {
-        let reached = servers.iter().zip(asked).all(|(server, n)| server.requests().len() > n);
+        let reached = servers.iter().zip(counts).all(|(server, n)| server.requests().len() > n);
         reached.then_some(())
     })
     .await;
@@ -63,14 +63,14 @@ async fn a_read_that_would_be_a_probe_is_answered_by_the_best_server_too() {
     let well = Upstream::start(Behaviour::Gated(ok("well"))).await;
     limps.gate.add_permits(1);
     well.gate.add_permits(1_000);
-    let settings = settings("tad", 1, 4) + "observation_age_ms = 100";
+    let settings = settings("tad", 1, 4) + "observation_age_ms = 3000";
     let arbiter = start(&settings, &[limps.address, well.address]).await;
     for _ in 0..2 {
         get(arbiter.clients, "/").await;
     }
     let before = arbiter.stats().await;
     assert_eq!((before.replicas_sent, before.requests.cloned), (2, 0));
-    tokio::time::sleep(Duration::from_millis(150)).await;
+    tokio::time::sleep(Duration::from_millis(3_100)).await;
     assert_eq!(get(arbiter.clients, "/").await.text(), "well");
     let now = arbiter.stats().await;
     assert_eq!((now.replicas_sent, now.requests.cloned), (4, 1));

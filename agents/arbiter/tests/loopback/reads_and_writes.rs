@@ -35,8 +35,8 @@ async fn http_tells_by_the_method() {
     }
     let own = b"OPTIONS / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nMax-Forwards: 0\r\n\r\n";
     once(arbiter.clients, own).await;
-    let told = reads_and_writes(&arbiter).await;
-    assert_eq!(told, (3, 3), "the arbiter's own answer");
+    let counts = reads_and_writes(&arbiter).await;
+    assert_eq!(counts, (3, 3), "the arbiter's own answer");
 }
 
 #[tokio::test]
@@ -116,12 +116,12 @@ async fn redis_tells_by_the_command_of_pinned_clients_too() {
             client.redis(command).await;
         }
         let after = arbiter.stats().await.requests;
-        let told = (
+        let counts = (
             after.reads - before.reads,
             after.reads_of_one - before.reads_of_one,
             after.writes - before.writes,
         );
-        assert_eq!(told, expected, "{words:?}");
+        assert_eq!(counts, expected, "{words:?}");
     }
 }
 
@@ -162,6 +162,6 @@ async fn connections_that_are_passed_through_tell_nothing() {
     let mut client = Client::open(arbiter.clients).await;
     assert_eq!(client.redis("SET k v").await, "+OK\r\n");
     let requests = arbiter.stats().await.requests;
-    let told = (requests.received, requests.reads, requests.writes);
-    assert_eq!(told, (1, 0, 0));
+    let counts = (requests.received, requests.reads, requests.writes);
+    assert_eq!(counts, (1, 0, 0));
 }

@@ -1,10 +1,11 @@
 //! The Redis arbiter in front of real servers: one primary and its replicas.
 
+use crate::support::eventually;
 use crate::support::keyvalue::{
-    addresses, encode, front, session, string, Client, Fault, FaultyServer, Server,
+    addresses, encode, front, front_within, session, string, Client, Fault, FaultyServer, Server,
+    SHORT_LIMIT_MS,
 };
 use crate::support::upstream::nobody;
-use crate::support::{eventually, settings, start};
 
 /// Of a write while the primary is away.
 const NOT_REACHED: &str = "-ERR arbiter: no server could be reached; it was not executed\r\n";
@@ -212,9 +213,7 @@ async fn a_reply_that_ends_just_beyond_what_is_held_fails_one_command() {
     let length = (64 << 20) + (4 << 20);
     let reply = format!("${length}\r\n{}\r\n", "x".repeat(length)).leak();
     let faulty = FaultyServer::start(Fault::Sends(reply.as_bytes())).await;
-    // A busy host may take seconds to bring so much.
-    let settings = settings("redis", "round-robin", 1, 64) + "request_timeout_ms = 60000";
-    let arbiter = start(&settings, &[faulty.address]).await;
+    let arbiter = front("redis", 1, &[faulty.address]).await;
     let mut client = Client::open(arbiter.clients).await;
     for _ in 0..10 {
         let refused = client.redis("GET large").await;
@@ -249,7 +248,8 @@ async fn clients_that_send_slowly_disconnect_or_send_garbage_disturb_no_other() 
         drop(gone);
         assert_eq!(slow.redis("GET k").await, string("slowly"));
     }
-    let mut stuck = Client::open(arbiter.clients).await;
+    let hasty = front_within(SHORT_LIMIT_MS, "redis", 1, &addresses(&servers)).await;
+    let mut stuck = Client::open(hasty.clients).await;
     stuck.send(b"*2\r\n$3\r\nGET\r\n").await;
     assert_eq!(stuck.reply().await, "<closed>", "a half command has a time-out");
 }
@@ -268,7 +268,8 @@ async fn a_bad_replica_never_makes_a_wrong_reply() {
         Fault::Stalls(b"$5\r\nwro"),
     ] {
         let faulty = FaultyServer::start(fault).await;
-        let arbiter = front("redis", 2, &[servers[0].address, faulty.address]).await;
+        let pair = [servers[0].address, faulty.address];
+        let arbiter = front_within(fault.limit_ms(), "redis", 2, &pair).await;
         let mut client = Client::open(arbiter.clients).await;
         for _ in 0..5 {
             assert_eq!(client.redis("GET k").await, string("right"), "{fault:?}");
@@ -289,7 +290,7 @@ async fn a_bad_server_alone_makes_an_error_and_nothing_else() {
     ];
     for (fault, expected) in table {
         let faulty = FaultyServer::start(fault).await;
-        let arbiter = front("redis", 1, &[faulty.address]).await;
+        let arbiter = front_within(fault.limit_ms(), "redis", 1, &[faulty.address]).await;
         let mut client = Client::open(arbiter.clients).await;
         let error = format!("-ERR arbiter: {expected}\r\n");
         let of_write = format!("-ERR arbiter: {expected}; it may have been executed\r\n");
@@ -329,7 +330,7 @@ async fn kills_and_freezes_under_load_leave_every_reply_right() {
         servers[0].direct().await.redis(&set).await;
     }
     set_everywhere(&servers, "last", "one").await;
-    let arbiter = front("redis", 2, &addresses(&servers)).await;
+    let arbiter = front_within(SHORT_LIMIT_MS, "redis", 2, &addresses(&servers)).await;
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let clients: Vec<_> = (0..8)
         .map(|client| {

@@ -4,12 +4,14 @@
 use std::time::Duration;
 
 use crate::support::keyvalue::{
-    addresses, encode, front, session, steady, string, Client, Fault, FaultyServer, Server,
+    addresses, before_steady, encode, front_within, session, string, Client, Fault, FaultyServer,
+    Server, SHORT_LIMIT_MS,
 };
 use crate::support::program::{config, Program};
 use crate::support::{settings, start};
 use testkit::hold::rss_kib_of;
 use tokio::io::AsyncReadExt;
+use tokio::task::JoinSet;
 
 const NO_SUCH_COMMAND: &str = "-ERR unknown command 'NOT_OFFERED_BY_THE_ARBITER'";
 
@@ -68,20 +70,21 @@ async fn asking_who_one_is_takes_no_connection() {
     let servers = [Server::redis().await];
     let settings = settings("redis", "round-robin", 1, 64) + "pinned_max = 0\n";
     let arbiter = start(&settings, &addresses(&servers)).await;
-    let mut one = Client::open(arbiter.clients).await;
-    let mut two = Client::open(arbiter.clients).await;
-    let ids = [one.redis("CLIENT ID").await, two.redis("client id").await];
+    let mut first = Client::open(arbiter.clients).await;
+    let mut second = Client::open(arbiter.clients).await;
+    let ids = [first.redis("CLIENT ID").await, second.redis("client id").await];
     assert!(ids.iter().all(|id| id.starts_with(':')) && ids[0] != ids[1], "{ids:?}");
-    assert_eq!(one.redis("CLIENT ID").await, ids[0]);
-    assert_eq!(one.redis("CLIENT GETNAME").await, "$-1\r\n");
-    one.redis("CLIENT SETNAME me").await;
-    assert_eq!(one.redis("CLIENT GETNAME").await, string("me"));
+    assert_eq!(first.redis("CLIENT ID").await, ids[0]);
+    assert_eq!(first.redis("CLIENT GETNAME").await, "$-1\r\n");
+    first.redis("CLIENT SETNAME me").await;
+    assert_eq!(first.redis("CLIENT GETNAME").await, string("me"));
 }
 
 #[tokio::test]
 async fn a_write_that_a_stopped_server_got_may_have_been_executed() {
     let servers = [Server::redis().await];
-    let (_arbiter, mut client) = session("redis", 1, &servers).await;
+    let arbiter = front_within(SHORT_LIMIT_MS, "redis", 1, &addresses(&servers)).await;
+    let mut client = Client::open(arbiter.clients).await;
     assert_eq!(client.redis("SET k v").await, "+OK\r\n");
     servers[0].freeze();
     let error = client.redis("INCR n").await;
@@ -94,25 +97,20 @@ async fn a_write_that_a_stopped_server_got_may_have_been_executed() {
 
 #[tokio::test]
 async fn a_queue_that_is_long_and_moves_is_not_thrown_away() {
+    const LATE: &str = "-ERR arbiter: the server did not reply in time\r\n";
     // 80 commands take 4 s, one may take 1.5 s.
-    let server = steady(Duration::from_millis(50));
-    let arbiter = front("redis", 1, &[server.address]).await;
-    let clients: Vec<_> = (0..80)
-        .map(|_| {
+    let (replies, stats) = before_steady(Duration::from_millis(50), 1_500, |arbiter| async move {
+        let mut clients = JoinSet::new();
+        for _ in 0..80 {
             let address = arbiter.clients;
-            tokio::spawn(async move { Client::open(address).await.redis("GET k").await })
-        })
-        .collect();
-    let mut answered = 0;
-    for client in clients {
-        match client.await.unwrap().as_str() {
-            "$1\r\nx\r\n" => answered += 1,
-            "-ERR arbiter: the server did not reply in time\r\n" => {}
-            other => panic!("{other}"),
+            clients.spawn(async move { Client::open(address).await.redis("GET k").await });
         }
-    }
-    assert!(answered >= 5, "{answered}");
-    let stats = arbiter.stats().await;
+        (clients.join_all().await, arbiter.stats().await)
+    })
+    .await;
+    let (late, answered): (Vec<_>, Vec<_>) = replies.iter().partition(|reply| *reply == LATE);
+    assert!(answered.iter().all(|reply| *reply == "$1\r\nx\r\n"), "{answered:?}");
+    assert!(!answered.is_empty() && !late.is_empty(), "{replies:?}");
     assert!(stats.servers[0].alive, "it has answered all the time");
     assert_eq!(stats.servers[0].connections_opened, 1);
 }

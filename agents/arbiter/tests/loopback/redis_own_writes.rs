@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use crate::support::keyvalue::{encode, string, Client, Server};
 use crate::support::{eventually, settings, start, Running};
 use testkit::stream::Served;
+use testkit::wait::{LIMIT, POLL};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::time::{sleep, Instant};
 
 /// A way to a server of which the bytes that come back are held as long as it is closed.
 struct Sluice {
@@ -72,14 +74,12 @@ impl Lagging {
 
     /// Reads what was written until the replica was asked more than so often.
     async fn until_used(&self, client: &mut Client, before: u64) {
-        for _ in 0..3_000 {
+        let deadline = Instant::now() + LIMIT;
+        while self.replica.calls("get").await == before {
+            assert!(Instant::now() < deadline, "the replica is not used again");
             assert_eq!(client.redis("GET k").await, string("new"));
-            if self.replica.calls("get").await > before {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            sleep(POLL).await;
         }
-        panic!("30 s, and the replica is not used again");
     }
 }
 

@@ -18,9 +18,9 @@ async fn one_after_the_other_they_take_few_connections() {
         client.send(POST).await;
         assert_eq!(client.reply(false).await.unwrap().status, 200);
     }
-    let told = arbiter.server(0).await;
+    let stats = arbiter.server(0).await;
     // On a busy host one may have been idle for a second.
-    assert!(told.connections_opened < 25, "{told:?}");
+    assert!(stats.connections_opened < 25, "{stats:?}");
     assert_eq!(server.requests().len(), 50);
 }
 
@@ -30,9 +30,9 @@ async fn none_is_lost_or_doubled_where_the_server_closes_what_is_idle() {
     let server = Served::start(move |mut stream| {
         let count = count.clone();
         async move {
-            let mut asked = [0; 4096];
+            let mut request = [0; 4096];
             // Announces that it keeps the connection, and closes it with the reply.
-            if stream.read(&mut asked).await.is_ok_and(|read| read > 0) {
+            if stream.read(&mut request).await.is_ok_and(|read| read > 0) {
                 let _ = count.send(());
                 let _ = stream.write_all(&ok("done")).await;
             }
@@ -52,9 +52,9 @@ async fn none_is_lost_or_doubled_where_the_server_closes_what_is_idle() {
         }
         assert_eq!(reply.status, 200, "request {turn}");
     }
-    let mut seen = 0;
+    let mut count = 0;
     while counted.try_recv().is_ok() {
-        seen += 1;
+        count += 1;
     }
-    assert_eq!(seen, good, "each that was answered was done once");
+    assert_eq!(count, good, "each that was answered was done once");
 }

@@ -247,9 +247,9 @@ fn replies_fare_as_the_rfc_says() {
     for line in REPLIES.lines() {
         let (bytes, expected) = row(line);
         let parsed = parse_response(bytes.as_bytes(), false).ok().flatten();
-        let found = parsed.map(|(head, _)| String::from_utf8(head.forward).unwrap());
-        let found = found.map_or("none".to_owned(), |head| head.replace("\r\n", "|"));
-        assert_eq!(found, expected, "RFC {line:?}");
+        let head = parsed.map(|(head, _)| String::from_utf8(head.forward).unwrap());
+        let head = head.map_or("none".to_owned(), |head| head.replace("\r\n", "|"));
+        assert_eq!(head, expected, "RFC {line:?}");
     }
 }
 
@@ -310,10 +310,10 @@ fn chunks_fare_as_the_rfc_says() {
         let bytes = bytes.replace('|', "\r\n");
         let (mut body, mut data) = (Body::new(Framing::Chunked), bytes::BytesMut::new());
         let taken = body.unframe(bytes.as_bytes(), &mut data);
-        let found = taken.ok().map(|taken| {
+        let data = taken.ok().map(|taken| {
             assert!(body.is_done() && taken == bytes.len(), "{bytes:?}");
             String::from_utf8(data.to_vec()).unwrap()
         });
-        assert_eq!(found.as_deref(), expected, "RFC {section}: {bytes:?}");
+        assert_eq!(data.as_deref(), expected, "RFC {section}: {bytes:?}");
     }
 }

@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::support::http::settings;
+use crate::support::http::{settings, settings_within};
 use crate::support::keyvalue::{Fault, FaultyServer};
 use crate::support::program::{config, Program};
 use crate::support::upstream::{ok, Behaviour, Upstream};
 use crate::support::web::{get, Connection, Reply};
 use crate::support::{eventually, start, Running};
 use testkit::stream::Buffered;
+use testkit::wait::LIMIT;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
@@ -33,18 +34,19 @@ async fn dribble(mut client: Connection, at_once: usize, piece: usize) -> Reply 
     client.send(&vec![b'x'; at_once]).await;
     let piece = vec![b'x'; piece];
     loop {
-        let told = timeout(Duration::from_millis(100), client.reply(false)).await;
-        if let Ok(reply) = told {
+        let reply = timeout(Duration::from_millis(100), client.reply(false)).await;
+        if let Ok(reply) = reply {
             return reply.unwrap();
         }
-        client.send(&piece).await;
+        // What it is told may come in between, with the end of the connection.
+        let _ = client.0.stream.write_all(&piece).await;
     }
 }
 
 /// The first that ends of these.
 async fn first_of<T: 'static>(mut tasks: JoinSet<T>) -> (T, JoinSet<T>) {
-    let first = timeout(Duration::from_secs(30), tasks.join_next()).await;
-    (first.expect("30 s").unwrap().unwrap(), tasks)
+    let first = timeout(LIMIT, tasks.join_next()).await;
+    (first.expect("an end in time").unwrap().unwrap(), tasks)
 }
 
 async fn held_bytes(arbiter: &Running) -> usize {
@@ -65,9 +67,8 @@ async fn half_is_free(arbiter: &Running) {
 async fn an_upload_that_is_passed_on_holds_its_token_for_a_bounded_time() {
     let server = Upstream::start(Behaviour::Reply(ok("here"))).await;
     // One comes fast enough and would not end, the other comes too slowly.
-    for (piece, bound) in [(64 << 10, "streaming_ms_max = 2000\n"), (1 << 10, "")] {
-        let settings = settings("tad", 1, 1).replace("5000", "20000");
-        let settings = settings + "held_mib_max = 1\n" + bound;
+    for (piece, bound) in [(64 << 10, "streaming_ms_max = 4000\n"), (1 << 10, "")] {
+        let settings = settings("tad", 1, 1) + "held_mib_max = 1\n" + bound;
         let arbiter = start(&settings, &[server.address]).await;
         let client = Connection::open(arbiter.clients).await;
         let slow = tokio::spawn(dribble(client, 1 << 20, piece));
@@ -75,20 +76,21 @@ async fn an_upload_that_is_passed_on_holds_its_token_for_a_bounded_time() {
         arbiter.until("the token in use", held).await;
         assert_eq!(get(arbiter.clients, "/").await.text(), "here");
         assert_eq!(slow.await.unwrap().status, 408);
-        let seen = &arbiter.all_free().await.servers[0];
-        assert!(seen.alive && seen.errors == 0, "it is not the server's fault");
+        let server = &arbiter.all_free().await.servers[0];
+        assert!(server.alive && server.errors == 0, "it is not the server's fault");
     }
 }
 
 #[tokio::test]
 async fn uploads_that_are_passed_on_leave_half_of_the_tokens_to_others() {
     let server = Upstream::start(Behaviour::Reply(ok("here"))).await;
-    let settings = settings("tad", 1, 8) + "held_mib_max = 1\n";
+    let settings = settings_within(5_000, "tad", 1, 8) + "held_mib_max = 1\n";
     let arbiter = start(&settings, &[server.address]).await;
     let mut slow = JoinSet::new();
     for _ in 0..8 {
         let client = Connection::open(arbiter.clients).await;
-        slow.spawn(dribble(client, 1 << 20, 16 << 10));
+        // Ten times the rate that is asked for.
+        slow.spawn(dribble(client, 1 << 20, 64 << 10));
     }
     let half = |stats: &Stats| stats.requests.received == 8 && stats.tokens.in_use == 4;
     arbiter.until("half of the tokens in use", half).await;
@@ -104,7 +106,7 @@ async fn uploads_that_are_passed_on_leave_half_of_the_tokens_to_others() {
 #[tokio::test]
 async fn slow_uploads_leave_memory_to_others() {
     let server = Upstream::start(Behaviour::Reply(ok("here"))).await;
-    let settings = settings("tad", 1, 1) + "held_mib_max = 4\n";
+    let settings = settings_within(5_000, "tad", 1, 1) + "held_mib_max = 4\n";
     let arbiter = start(&settings, &[server.address]).await;
     let mut slow = JoinSet::new();
     for last in 2..5 {
@@ -152,7 +154,7 @@ async fn slow_readers_leave_memory_to_others() {
     let server = Upstream::start(Behaviour::Reply(reply)).await;
     // Ten times what they take.
     let more = "held_mib_max = 4\nclient_kib_per_s_min = 10240\n";
-    let arbiter = start(&(settings("tad", 1, 1) + more), &[server.address]).await;
+    let arbiter = start(&(settings_within(5_000, "tad", 1, 1) + more), &[server.address]).await;
     let mut slow = JoinSet::new();
     for last in 2..5 {
         let mut client = from_address(last, arbiter.clients).await;

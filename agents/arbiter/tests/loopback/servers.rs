@@ -16,54 +16,54 @@ async fn set(arbiter: &Running, server: &str, up: bool) {
 
 #[tokio::test]
 async fn a_server_taken_out_gets_nothing_until_it_is_let_in() {
-    let one = Upstream::start(Behaviour::Reply(ok("one"))).await;
-    let two = Upstream::start(Behaviour::Reply(ok("two"))).await;
-    let arbiter = front("round-robin", 1, 4, &[&one, &two]).await;
+    let first = Upstream::start(Behaviour::Reply(ok("one"))).await;
+    let second = Upstream::start(Behaviour::Reply(ok("two"))).await;
+    let arbiter = front("round-robin", 1, 4, &[&first, &second]).await;
     set(&arbiter, "s0", false).await;
     let state = arbiter.server(0).await;
     assert!(state.taken_out && !state.alive, "{state:?}");
     for _ in 0..10 {
         assert_eq!(get(arbiter.clients, "/").await.text(), "two");
     }
-    assert_eq!(one.requests(), Vec::<String>::new());
+    assert_eq!(first.requests(), Vec::<String>::new());
     set(&arbiter, "s0", true).await;
     arbiter.until_alive(0).await;
     for _ in 0..2 {
         get(arbiter.clients, "/").await;
     }
-    assert_eq!(one.requests().len(), 1, "one in turn with the other");
+    assert_eq!(first.requests().len(), 1, "one in turn with the other");
     assert!(!arbiter.server(0).await.taken_out);
 }
 
 #[tokio::test]
 async fn a_probe_does_not_bring_back_what_was_taken_out_and_lets_in_only_what_answers() {
     let address = nobody();
-    let two = Upstream::start(Behaviour::Reply(ok("two"))).await;
+    let second = Upstream::start(Behaviour::Reply(ok("two"))).await;
     let settings = crate::support::http::settings("round-robin", 1, 4);
-    let arbiter = start(&settings, &[address, two.address]).await;
+    let arbiter = start(&settings, &[address, second.address]).await;
     for _ in 0..2 {
         assert_eq!(get(arbiter.clients, "/").await.text(), "two");
     }
     assert!(!arbiter.server(0).await.alive, "its connection failed");
     set(&arbiter, "s0", false).await;
-    let one = Upstream::start_at(address, Behaviour::Reply(ok("one")));
+    let first = Upstream::start_at(address, Behaviour::Reply(ok("one")));
     // Longer than the first two probes take to come.
     tokio::time::sleep(Duration::from_millis(900)).await;
     assert!(!arbiter.server(0).await.alive, "it is there, and taken out");
-    drop(one);
+    drop(first);
     set(&arbiter, "s0", true).await;
     for _ in 0..4 {
         assert_eq!(get(arbiter.clients, "/").await.text(), "two");
     }
     assert!(!arbiter.server(0).await.alive, "let in, and not there");
-    let _one = Upstream::start_at(address, Behaviour::Reply(ok("one")));
+    let _first = Upstream::start_at(address, Behaviour::Reply(ok("one")));
     arbiter.until_alive(0).await;
 }
 
 #[tokio::test]
 async fn an_unknown_server_and_a_body_without_up_are_refused() {
-    let one = Upstream::start(Behaviour::Reply(ok("one"))).await;
-    let arbiter = front("tad", 1, 4, &[&one]).await;
+    let first = Upstream::start(Behaviour::Reply(ok("one"))).await;
+    let arbiter = front("tad", 1, 4, &[&first]).await;
     let reply = arbiter.put("/v1/servers/web-9", "{\"up\":false}").await;
     assert_eq!(reply.status, 404);
     assert!(reply.text().contains("expected one of s0 (got web-9)"));
@@ -123,7 +123,8 @@ async fn a_database_that_is_out_gets_no_new_connections() {
     }
     set(&arbiter, "s0", true).await;
     arbiter.until_alive(0).await;
-    let (mut one, mut two) = (connect(&arbiter).await, connect(&arbiter).await);
-    let ports = [number(&mut one, "SELECT @@port").await, number(&mut two, "SELECT @@port").await];
+    let (mut first, mut second) = (connect(&arbiter).await, connect(&arbiter).await);
+    let ports =
+        [number(&mut first, "SELECT @@port").await, number(&mut second, "SELECT @@port").await];
     assert_ne!(ports[0], ports[1]);
 }

@@ -1,6 +1,7 @@
 //! Connections passed through, with real sockets: servers that echo, hold, die and are not there.
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use crate::support::upstream::nobody;
 use crate::support::{settings, start, Running};
@@ -35,8 +36,7 @@ async fn echo(mut stream: TcpStream, name: &str) -> std::io::Result<()> {
 }
 
 async fn front(policy: &str, tokens: usize, servers: &[SocketAddr]) -> Running {
-    let limits = "connect_timeout_ms = 500\nrequest_timeout_ms = 5000";
-    start(&(settings("tcp", policy, 1, tokens) + limits), servers).await
+    start(&settings("tcp", policy, 1, tokens), servers).await
 }
 
 /// A connection, and the name of the server that has it.
@@ -54,8 +54,8 @@ async fn named(stream: &mut TcpStream) -> String {
 
 #[tokio::test]
 async fn bytes_pass_in_both_directions_and_either_may_end_first() {
-    let one = Echo::start("one").await;
-    let arbiter = front("round-robin", 1, &[one.address]).await;
+    let server = Echo::start("one").await;
+    let arbiter = front("round-robin", 1, &[server.address]).await;
     let (stream, _) = open(&arbiter).await;
     let (mut reads, mut writes) = stream.into_split();
     let sent: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
@@ -85,8 +85,8 @@ async fn each_connection_goes_to_one_server_as_the_policy_says() {
 
 #[tokio::test]
 async fn a_token_is_held_for_the_life_of_a_connection() {
-    let one = Echo::start("one").await;
-    let arbiter = front("tad-paper", 1, &[one.address]).await;
+    let server = Echo::start("one").await;
+    let arbiter = front("tad-paper", 1, &[server.address]).await;
     let (first, _) = open(&arbiter).await;
     let mut second = TcpStream::connect(arbiter.clients).await.unwrap();
     let both = |stats: &wire::arbiter::Stats| stats.requests.received == 2;
@@ -99,9 +99,9 @@ async fn a_token_is_held_for_the_life_of_a_connection() {
 
 #[tokio::test]
 async fn a_connection_without_a_byte_is_closed_and_its_token_returns() {
-    let one = Echo::start("one").await;
+    let server = Echo::start("one").await;
     let text = settings("tcp", "tad-paper", 1, 1) + "idle_timeout_ms = 500";
-    let arbiter = start(&text, &[one.address]).await;
+    let arbiter = start(&text, &[server.address]).await;
     let (mut first, _) = open(&arbiter).await;
     let mut second = TcpStream::connect(arbiter.clients).await.unwrap();
     assert_eq!(named(&mut second).await, "one", "when the first is closed");
@@ -113,25 +113,27 @@ async fn a_connection_without_a_byte_is_closed_and_its_token_returns() {
 
 #[tokio::test]
 async fn a_connection_on_which_one_side_speaks_stays() {
-    let one = Echo::start("one").await;
-    let text = settings("tcp", "round-robin", 1, 1) + "idle_timeout_ms = 2000";
-    let arbiter = start(&text, &[one.address]).await;
+    const IDLE_MS: u64 = 4_000;
+    let server = Echo::start("one").await;
+    let text = settings("tcp", "round-robin", 1, 1) + &format!("idle_timeout_ms = {IDLE_MS}");
+    let arbiter = start(&text, &[server.address]).await;
     let (mut stream, _) = open(&arbiter).await;
-    const PIECES: usize = 30;
-    for _ in 0..PIECES {
+    let (start, mut pieces) = (Instant::now(), 0);
+    while start.elapsed() < Duration::from_millis(IDLE_MS + 500) {
         stream.write_all(b"x").await.unwrap();
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        pieces += 1;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     stream.shutdown().await.unwrap();
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).await.unwrap();
-    assert_eq!(rest.len(), PIECES);
+    assert_eq!(rest.len(), pieces);
 }
 
 #[tokio::test]
 async fn a_server_that_takes_no_connection_is_dead_until_it_does() {
-    let (address, two) = (nobody(), Echo::start("two").await);
-    let arbiter = front("round-robin", 1, &[address, two.address]).await;
+    let (address, second) = (nobody(), Echo::start("two").await);
+    let arbiter = front("round-robin", 1, &[address, second.address]).await;
     for _ in 0..3 {
         assert_eq!(open(&arbiter).await.1, "two");
     }
@@ -147,12 +149,12 @@ async fn a_server_that_takes_no_connection_is_dead_until_it_does() {
 
 #[tokio::test]
 async fn a_connection_ends_with_its_server_and_is_not_tried_elsewhere() {
-    let (one, two) = (Echo::start("one").await, Echo::start("two").await);
-    let arbiter = front("round-robin", 1, &[one.address, two.address]).await;
+    let (first, second) = (Echo::start("one").await, Echo::start("two").await);
+    let arbiter = front("round-robin", 1, &[first.address, second.address]).await;
     let (mut stream, name) = open(&arbiter).await;
     assert_eq!(name, "one");
     stream.write_all(b"half of a").await.unwrap();
-    drop(one);
+    drop(first);
     let mut rest = Vec::new();
     // Closed or reset, as the server's end came.
     let _ = stream.read_to_end(&mut rest).await;
@@ -203,7 +205,7 @@ async fn a_reader_that_lags_holds_its_server_up() {
             progress.send(()).unwrap();
         }
     });
-    let stalled = std::time::Duration::from_secs(1);
+    let stalled = Duration::from_secs(1);
     let mut chunks = 0;
     while let Ok(Some(())) = tokio::time::timeout(stalled, written.recv()).await {
         chunks += 1;
@@ -238,7 +240,7 @@ async fn a_server_taken_out_gets_no_new_connection() {
 async fn more_than_one_replica_is_refused() {
     let servers = [Echo::start("one").await, Echo::start("two").await];
     let arbiter = front("round-robin", 1, &servers.each_ref().map(|it| it.address)).await;
-    let two = "{\"replicas\":2}";
-    arbiter.refuses("/v1/replicas", two, "replicas").await;
+    let body = "{\"replicas\":2}";
+    arbiter.refuses("/v1/replicas", body, "replicas").await;
     assert_eq!(arbiter.stats().await.replicas, 1);
 }

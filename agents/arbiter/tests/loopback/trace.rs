@@ -8,6 +8,7 @@ use crate::support::upstream::{failure, ok, Behaviour, Upstream};
 use crate::support::web::get;
 use crate::support::{eventually, start, Running};
 use simulator::{arrivals_s, replay, Ended, Replay};
+use testkit::wait::end_of;
 
 async fn traced(more: &str, trace: &Path, servers: &[SocketAddr]) -> Running {
     let settings = format!(
@@ -128,23 +129,23 @@ async fn the_simulator_decides_as_the_arbiter_did_under_every_kind_of_policy() {
 async fn an_altered_decision_is_named_by_its_line() {
     let text = run_with_faults("tad", 1).await;
     let first_line = |wanted: &str| {
-        let found = text.lines().position(|line| line.contains(wanted));
-        found.unwrap() + 1
+        let place = text.lines().position(|line| line.contains(wanted));
+        place.unwrap() + 1
     };
     let line = first_line("\"grants\":[[3,");
     let altered = change(&text, line, |it| it.replace("\"grants\":[[3,", "\"grants\":[[4,"));
-    let found = again(&altered).first_difference.unwrap();
-    assert_eq!(found.line, line as u64);
-    assert!(found.recorded.contains("\"grants\":[[4,"), "{found:?}");
-    assert!(found.replayed.contains("\"grants\":[[3,"), "{found:?}");
+    let difference = again(&altered).first_difference.unwrap();
+    assert_eq!(difference.line, line as u64);
+    assert!(difference.recorded.contains("\"grants\":[[4,"), "{difference:?}");
+    assert!(difference.replayed.contains("\"grants\":[[3,"), "{difference:?}");
     let done = again(&altered);
     assert_eq!(done.compared - done.equal, 1, "one outcome was altered");
 
     // A cause that is altered shows later.
     let down = first_line("{\"down\":");
     let altered = change(&text, down, |it| it.replace("{\"down\":", "{\"up\":"));
-    let found = again(&altered).first_difference.unwrap();
-    assert!(found.line > down as u64, "{found:?}");
+    let difference = again(&altered).first_difference.unwrap();
+    assert!(difference.line > down as u64, "{difference:?}");
 }
 
 fn change(text: &str, line: usize, how: impl Fn(&str) -> String) -> String {
@@ -190,11 +191,11 @@ async fn the_program_completes_its_trace_at_sigterm_and_refuses_one_it_cannot_wr
     };
     config(&trace);
     let mut child = program().spawn().unwrap();
-    let mut said = std::io::BufReader::new(child.stderr.take().unwrap());
-    std::io::BufRead::read_line(&mut said, &mut String::new()).unwrap();
+    let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut stderr, &mut String::new()).unwrap();
     let signalled = Command::new("kill").arg(child.id().to_string()).status();
     assert!(signalled.unwrap().success());
-    assert!(child.wait().unwrap().success());
+    assert!(end_of(&mut child).await.success());
     let text = std::fs::read_to_string(&trace).unwrap();
     assert!(
         text.contains("\"seed\":7,") && text.ends_with("{\"reason\":\"exit\",\"calls\":0}}\n"),

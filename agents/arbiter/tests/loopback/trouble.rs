@@ -68,9 +68,9 @@ async fn chunks_extensions_and_trailers_pass_both_ways() {
             let whole = client.raw(b"T: 1\r\n\r\n").await;
             assert!(whole.ends_with(&format!("\r\n\r\n{body}")), "{whole}");
         }
-        let seen: Vec<String> = servers.iter().flat_map(Upstream::requests).collect();
-        let posted = seen.iter().find(|request| request.starts_with("POST"));
-        assert!(posted.unwrap().ends_with(body), "{seen:?}");
+        let requests: Vec<String> = servers.iter().flat_map(Upstream::requests).collect();
+        let posted = requests.iter().find(|request| request.starts_with("POST"));
+        assert!(posted.unwrap().ends_with(body), "{requests:?}");
     }
 }
 
@@ -123,9 +123,9 @@ async fn clients_that_hang_up_leave_nothing_behind() {
 
 #[tokio::test]
 async fn r_above_the_servers_alive_is_served_by_those_there_are() {
-    let one = Upstream::start(Behaviour::Reply(ok("one"))).await;
+    let server = Upstream::start(Behaviour::Reply(ok("one"))).await;
     let dead = [nobody(), nobody()];
-    let arbiter = start(&settings("tad", 3, 2), &[dead[0], one.address, dead[1]]).await;
+    let arbiter = start(&settings("tad", 3, 2), &[dead[0], server.address, dead[1]]).await;
     for _ in 0..5 {
         assert_eq!(get(arbiter.clients, "/").await.text(), "one");
     }
@@ -133,7 +133,7 @@ async fn r_above_the_servers_alive_is_served_by_those_there_are() {
         stats.servers.iter().filter(|server| server.alive).count() == 1
     };
     arbiter.until("two servers to be known dead", alive).await;
-    drop(one);
+    drop(server);
     let request = GET.replace("Host", "Connection: close\r\nHost");
     let reply = once(arbiter.clients, request.as_bytes());
     assert!([502, 503].contains(&reply.await.status), "all servers are down");

@@ -83,7 +83,7 @@ pub struct Latencies {
     pub totals: Totals,
 }
 
-/// Why it fails.
+/// Error of the worker.
 #[derive(Serialize)]
 pub struct Exception {
     pub msg: String,
@@ -130,19 +130,19 @@ mod tests {
     #[test]
     fn a_spawn_says_how_many_users_and_workers_there_are_beside_much_else() {
         #[derive(Serialize)]
-        struct Told<'a> {
+        struct Data<'a> {
             timestamp: f64,
             user_classes_count: BTreeMap<&'a str, u64>,
             host: Option<&'a str>,
             parsed_options: BTreeMap<&'a str, Option<i64>>,
         }
-        let told = Told {
+        let data = Data {
             timestamp: 1.5,
             user_classes_count: BTreeMap::from([("Reader", 3)]),
             host: None,
             parsed_options: BTreeMap::from([("expect_workers", Some(2)), ("web_port", None)]),
         };
-        let FromMaster::Spawn(spawn) = decode(&encode("spawn", &told, "w").unwrap()).unwrap()
+        let FromMaster::Spawn(spawn) = decode(&encode("spawn", &data, "w").unwrap()).unwrap()
         else {
             panic!("no spawn");
         };

@@ -18,4 +18,4 @@ mod message;
 mod session;
 mod zmtp;
 
-pub use session::{work, NoMaster, Options};
+pub use session::{hostname, work, NoMaster, Options};

@@ -60,7 +60,7 @@ pub struct NoMaster {
     got: String,
 }
 
-enum Told {
+enum Event {
     Master(Vec<u8>),
     MasterGone,
     /// A loop of the block with this number ended.
@@ -74,10 +74,10 @@ enum Told {
 /// # Errors
 /// `NoMaster`; the plan is none; the connection is lost.
 pub fn work(options: &Options) -> Result<()> {
-    let (tell, told) = channel();
-    let end = tell.clone();
+    let (sender, events) = channel();
+    let signal_sender = sender.clone();
     signals::on_end(move || {
-        let _ = end.send(Told::End);
+        let _ = signal_sender.send(Event::End);
     })?;
     let json = std::fs::read(&options.plan).with_context(|| options.plan.display().to_string())?;
     let plan = Plan::parse(&json, on_load_machine())?;
@@ -87,39 +87,39 @@ pub fn work(options: &Options) -> Result<()> {
     }
     let node = format!("{}_{}_{:x}", hostname(), std::process::id(), monotonic_ns());
     let master = find(options, &node)?;
-    let mut theirs = master.try_clone()?;
-    let heard = tell.clone();
+    let mut reader = master.try_clone()?;
+    let master_sender = sender.clone();
     thread::Builder::new().name("master".into()).spawn(move || {
-        while let Ok(message) = zmtp::receive(&mut theirs) {
-            let _ = heard.send(Told::Master(message));
+        while let Ok(message) = zmtp::receive(&mut reader) {
+            let _ = master_sender.send(Event::Master(message));
         }
-        let _ = heard.send(Told::MasterGone);
+        let _ = master_sender.send(Event::MasterGone);
     })?;
     let mut session = Session {
         options,
         plan,
         node,
         master,
-        tell,
+        sender,
         number: None,
         state: "ready",
         users: BTreeMap::new(),
         running: None,
-        begun: 0,
+        blocks: 0,
         cpu: (monotonic_ns(), process_cpu_ns()),
-        heard_ns: monotonic_ns(),
+        message_ns: monotonic_ns(),
         beat_ns: 0,
         reported_ns: 0,
     };
-    let worked = session.run(&told);
-    if let Err(error) = &worked {
+    let result = session.run(&events);
+    if let Err(error) = &result {
         session.explain(error);
     }
-    session.leave(&told);
-    worked
+    session.leave(&events);
+    result
 }
 
-/// Looks for the master until it answers or the limit is over.
+/// Tries to connect to the master until it answers or the limit is over.
 fn find(options: &Options, node: &str) -> Result<TcpStream> {
     let end_ns = monotonic_ns() + options.connect_timeout.as_nanos() as i64;
     loop {
@@ -151,30 +151,30 @@ struct Session<'a> {
     plan: Plan,
     node: String,
     master: TcpStream,
-    tell: Sender<Told>,
-    /// Among the master's workers.
+    sender: Sender<Event>,
+    /// Number among the master's workers.
     number: Option<usize>,
     state: &'static str,
     users: BTreeMap<String, u64>,
     running: Option<Running>,
     /// Blocks so far.
-    begun: u64,
+    blocks: u64,
     cpu: (i64, i64),
-    heard_ns: i64,
+    message_ns: i64,
     beat_ns: i64,
     reported_ns: i64,
 }
 
 impl Session<'_> {
-    fn run(&mut self, told: &Receiver<Told>) -> Result<()> {
-        self.say("client_ready", &ANY_VERSION)?;
+    fn run(&mut self, events: &Receiver<Event>) -> Result<()> {
+        self.send("client_ready", &ANY_VERSION)?;
         loop {
             self.beat()?;
-            let left_ns = self.beat_ns + HEARTBEAT_NS - monotonic_ns();
-            let left = Duration::from_nanos(left_ns.max(0) as u64);
-            match told.recv_timeout(left) {
-                Ok(Told::Master(bytes)) => {
-                    self.heard_ns = monotonic_ns();
+            let wait_ns = self.beat_ns + HEARTBEAT_NS - monotonic_ns();
+            let wait = Duration::from_nanos(wait_ns.max(0) as u64);
+            match events.recv_timeout(wait) {
+                Ok(Event::Master(bytes)) => {
+                    self.message_ns = monotonic_ns();
                     match decode(&bytes)? {
                         FromMaster::Ack(number) => self.number = Some(number),
                         FromMaster::Spawn(spawn) => self.spawn(spawn)?,
@@ -183,12 +183,12 @@ impl Session<'_> {
                         FromMaster::Other => {}
                     }
                 }
-                Ok(Told::LoopEnded(number)) => self.loop_ended(number)?,
-                Ok(Told::End) => {
+                Ok(Event::LoopEnded(number)) => self.loop_ended(number)?,
+                Ok(Event::End) => {
                     self.end()?;
-                    return self.say("quit", &());
+                    return self.send("quit", &());
                 }
-                Ok(Told::MasterGone) => {
+                Ok(Event::MasterGone) => {
                     self.finish(false)?;
                     bail!("the master is gone");
                 }
@@ -198,7 +198,7 @@ impl Session<'_> {
         }
     }
 
-    fn say<T: Serialize>(&mut self, kind: &str, data: &T) -> Result<()> {
+    fn send<T: Serialize>(&mut self, kind: &str, data: &T) -> Result<()> {
         let bytes = encode(kind, data, &self.node)?;
         zmtp::send(&mut self.master, &bytes).with_context(|| format!("{kind} to the master"))
     }
@@ -206,7 +206,7 @@ impl Session<'_> {
     /// Sends the messages of each second and of each three.
     fn beat(&mut self) -> Result<()> {
         let now_ns = monotonic_ns();
-        if now_ns - self.heard_ns > MASTER_SILENT_NS {
+        if now_ns - self.message_ns > MASTER_SILENT_NS {
             bail!("the master was silent for {} s", MASTER_SILENT_NS / SECOND);
         }
         if now_ns - self.beat_ns < HEARTBEAT_NS {
@@ -214,7 +214,7 @@ impl Session<'_> {
         }
         self.beat_ns = now_ns;
         if self.number.is_none() {
-            return self.say("client_ready", &ANY_VERSION);
+            return self.send("client_ready", &ANY_VERSION);
         }
         let cpu = (now_ns, process_cpu_ns());
         let share = (cpu.1 - self.cpu.1) as f64 / (cpu.0 - self.cpu.0).max(1) as f64;
@@ -224,7 +224,7 @@ impl Session<'_> {
             current_cpu_usage: (share * 1000.0).round() / 10.0,
             current_memory_usage: resident_bytes(),
         };
-        self.say("heartbeat", &heartbeat)?;
+        self.send("heartbeat", &heartbeat)?;
         if now_ns - self.reported_ns >= REPORT_NS {
             self.report()?;
         }
@@ -239,11 +239,11 @@ impl Session<'_> {
         let report = locked(&running.tally).report();
         let users = self.users.clone();
         let stats = Stats { report, users: Users::of(&users) };
-        self.say("stats", &stats)
+        self.send("stats", &stats)
     }
 
     fn spawn(&mut self, spawn: Spawn) -> Result<()> {
-        self.say("spawning", &())?;
+        self.send("spawning", &())?;
         let is_first = self.state == "ready";
         self.state = "spawning";
         let (number, workers) = (self.number.unwrap_or(0), spawn.workers());
@@ -258,24 +258,24 @@ impl Session<'_> {
             self.begin(number, workers)?;
         }
         let users = self.users.clone();
-        self.say("spawning_complete", &Users::of(&users))?;
+        self.send("spawning_complete", &Users::of(&users))?;
         self.state = "running";
         Ok(())
     }
 
     fn begin(&mut self, number: usize, workers: usize) -> Result<()> {
         let now_ns = monotonic_ns();
-        self.begun += 1;
-        let begun = self.begun;
+        self.blocks += 1;
+        let block_number = self.blocks;
         let plan = Arc::new(self.plan.clone().share(number, workers));
         let tally = Arc::new(Mutex::new(Tally::new(now_ns)?));
-        let tell = self.tell.clone();
+        let sender = self.sender.clone();
         let records = self.options.records.as_deref();
         let block = Block::prepare(&plan, records, Some(Arc::clone(&tally)), move || {
-            let _ = tell.send(Told::LoopEnded(begun));
+            let _ = sender.send(Event::LoopEnded(block_number));
         })?;
         block.go(Start { t0_ns: monotonic_ns(), start_ns: LEAD_NS });
-        self.running = Some(Running { number: begun, block, loops: plan.workers, tally });
+        self.running = Some(Running { number: block_number, block, loops: plan.workers, tally });
         Ok(())
     }
 
@@ -306,10 +306,10 @@ impl Session<'_> {
         if tell_master {
             let users = self.users.clone();
             let stats = Stats { report, users: Users::of(&users) };
-            self.say("stats", &stats)?;
+            self.send("stats", &stats)?;
             let latencies =
                 Latencies { unit: "us", digits: 3, histogram: STANDARD.encode(histogram), totals };
-            self.say("histogram", &latencies)?;
+            self.send("histogram", &latencies)?;
         }
         match outcome.error.or(outcome.unwritten.error) {
             Some(error) => Err(anyhow!(error)),
@@ -320,8 +320,8 @@ impl Session<'_> {
     fn stop(&mut self) -> Result<()> {
         self.finish(true)?;
         self.users.clear();
-        self.say("client_stopped", &())?;
-        self.say("client_ready", &ANY_VERSION)?;
+        self.send("client_stopped", &())?;
+        self.send("client_ready", &ANY_VERSION)?;
         self.state = "ready";
         Ok(())
     }
@@ -330,20 +330,20 @@ impl Session<'_> {
         self.finish(true)
     }
 
-    /// Tells the master why this worker ends, if it can be told.
+    /// Reports the worker's error to the master, if possible.
     fn explain(&mut self, error: &anyhow::Error) {
         let exception = Exception { msg: format!("{error:#}"), traceback: String::new() };
-        let told = self.say("exception", &exception);
-        if told.and_then(|()| self.say("quit", &())).is_err() {
+        let result = self.send("exception", &exception);
+        if result.and_then(|()| self.send("quit", &())).is_err() {
             tracing::error!("the master was not told");
         }
     }
 
-    /// Lets what is on its way arrive: the master closes its end once it has read ours.
-    fn leave(&mut self, told: &Receiver<Told>) {
+    /// Waits until the master has read everything and closes its end.
+    fn leave(&mut self, events: &Receiver<Event>) {
         let _ = self.master.shutdown(Shutdown::Write);
-        while let Ok(said) = told.recv_timeout(LEAVE) {
-            if matches!(said, Told::MasterGone) {
+        while let Ok(event) = events.recv_timeout(LEAVE) {
+            if matches!(event, Event::MasterGone) {
                 return;
             }
         }
@@ -354,7 +354,8 @@ fn locked(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn hostname() -> String {
+/// Name of this host; empty where it has none.
+pub fn hostname() -> String {
     nix::unistd::gethostname()
         .map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned())
 }

@@ -37,9 +37,9 @@ fn shake_hands(stream: &mut TcpStream, identity: &str) -> Result<()> {
     greeting[10] = 3;
     greeting[12..16].copy_from_slice(b"NULL");
     stream.write_all(&greeting)?;
-    let mut theirs = [0; GREETING_BYTES];
-    stream.read_exact(&mut theirs)?;
-    if theirs[0] != 0xff || theirs[10] < 3 || &theirs[12..17] != b"NULL\0" {
+    let mut answer = [0; GREETING_BYTES];
+    stream.read_exact(&mut answer)?;
+    if answer[0] != 0xff || answer[10] < 3 || &answer[12..17] != b"NULL\0" {
         return Err(Error::new(ErrorKind::InvalidData, "no ZMTP 3 without security"));
     }
     let mut ready = b"\x05READY".to_vec();

@@ -4,7 +4,7 @@
 use httparse::{Response, Status, EMPTY_HEADER};
 use memchr::memmem::Finder;
 
-use super::{judged, Progress, Seen, LINE_BYTES_MAX, REPLY_BYTES_MAX};
+use super::{judge, Progress, Summary, LINE_BYTES_MAX, REPLY_BYTES_MAX};
 use crate::answer::{Answer, FIELDS_MAX};
 use crate::outcome::Outcome;
 
@@ -69,7 +69,7 @@ impl Reader {
         Some(Answer { status: head.status, head: data.get(head.begin..head.body)?, body })
     }
 
-    pub fn read(&mut self, data: &[u8], ended: bool, wanted: &Finder<'_>) -> Progress {
+    pub fn read(&mut self, data: &[u8], ended: bool, needle: &Finder<'_>) -> Progress {
         while self.head.is_none() {
             match read_head(&data[self.at..]) {
                 Found::Head(mut head) => {
@@ -88,33 +88,33 @@ impl Reader {
                 Found::Garbled => return Progress::Garbled,
             }
         }
-        self.read_body(data, ended, wanted)
+        self.read_body(data, ended, needle)
     }
 
-    pub fn seen(&self) -> Seen {
-        Seen { status: self.head.as_ref().map_or(0, |head| head.status), bytes: self.bytes }
+    pub fn summary(&self) -> Summary {
+        Summary { status: self.head.as_ref().map_or(0, |head| head.status), bytes: self.bytes }
     }
 
-    fn read_body(&mut self, data: &[u8], ended: bool, wanted: &Finder<'_>) -> Progress {
+    fn read_body(&mut self, data: &[u8], ended: bool, needle: &Finder<'_>) -> Progress {
         let Some(head) = &self.head else {
             return Progress::More;
         };
         let Head { status, framing, keep, body: begin, .. } = *head;
-        let came = data.len() - begin;
+        let size = data.len() - begin;
         match framing {
             Framing::Length(length) => {
-                self.bytes = came.min(length) as u64;
-                if came < length {
+                self.bytes = size.min(length) as u64;
+                if size < length {
                     return Progress::More;
                 }
                 let content = &data[begin..begin + length];
-                self.whole(status, content, wanted, keep && came == length)
+                self.whole(status, content, needle, keep && size == length)
             }
             Framing::Close => {
-                self.bytes = came as u64;
+                self.bytes = size as u64;
                 match () {
-                    () if came > REPLY_BYTES_MAX => Progress::Garbled,
-                    () if ended => self.whole(status, &data[begin..], wanted, false),
+                    () if size > REPLY_BYTES_MAX => Progress::Garbled,
+                    () if ended => self.whole(status, &data[begin..], needle, false),
                     () => Progress::More,
                 }
             }
@@ -124,7 +124,7 @@ impl Reader {
                 match progress {
                     Chunks::End => {
                         let rest = data.len() - self.at;
-                        self.whole(status, &self.content, wanted, keep && rest == 0)
+                        self.whole(status, &self.content, needle, keep && rest == 0)
                     }
                     Chunks::Part => Progress::More,
                     Chunks::Garbled => Progress::Garbled,
@@ -133,11 +133,11 @@ impl Reader {
         }
     }
 
-    fn whole(&self, status: u16, content: &[u8], wanted: &Finder<'_>, keep: bool) -> Progress {
+    fn whole(&self, status: u16, content: &[u8], needle: &Finder<'_>, keep: bool) -> Progress {
         let outcome = match status {
             _ if content.len() > REPLY_BYTES_MAX => return Progress::Garbled,
             _ if self.of_operation => Outcome::Ok,
-            200 => judged(content, wanted),
+            200 => judge(content, needle),
             _ => Outcome::BadStatus,
         };
         Progress::Whole { outcome, keep }
@@ -226,11 +226,11 @@ fn framing_of(
         let text = std::str::from_utf8(field.value).unwrap_or("").trim();
         if field.name.eq_ignore_ascii_case("content-length") {
             let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            let told: usize = text.parse().ok().filter(|_| is_number)?;
-            if length.is_some_and(|before| before != told) || told > REPLY_BYTES_MAX {
+            let number: usize = text.parse().ok().filter(|_| is_number)?;
+            if length.is_some_and(|before| before != number) || number > REPLY_BYTES_MAX {
                 return None;
             }
-            length = Some(told);
+            length = Some(number);
         } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
             coded = true;
             chunked = has_word(text, "chunked");
@@ -250,5 +250,5 @@ fn framing_of(
 }
 
 fn has_word(text: &str, word: &str) -> bool {
-    text.split(',').any(|one| one.trim().eq_ignore_ascii_case(word))
+    text.split(',').any(|item| item.trim().eq_ignore_ascii_case(word))
 }

@@ -7,7 +7,7 @@
 use memchr::memmem::Finder;
 
 use super::text::{block, line, size, size_of, value, Found};
-use super::{judged, Progress};
+use super::{judge, Progress};
 use crate::outcome::Outcome;
 
 /// The command in the protocol's form.
@@ -35,7 +35,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub fn read(&mut self, data: &[u8], wanted: &Finder<'_>) -> Progress {
+    pub fn read(&mut self, data: &[u8], needle: &Finder<'_>) -> Progress {
         loop {
             let (text, after) = match line(data, self.at) {
                 Found::Item(item) => item,
@@ -43,10 +43,10 @@ impl Reader {
                 Found::Garbled => return Progress::Garbled,
             };
             if !text.starts_with(b"VALUE ") {
-                return self.judge(text, after == data.len(), wanted);
+                return self.judge(text, after == data.len(), needle);
             }
-            let told = text.split(|byte| *byte == b' ').nth(3).and_then(size);
-            let Some(size) = told.and_then(|size| usize::try_from(size).ok()) else {
+            let field = text.split(|byte| *byte == b' ').nth(3).and_then(size);
+            let Some(size) = field.and_then(|size| usize::try_from(size).ok()) else {
                 return Progress::Garbled;
             };
             match block(data, after, size) {
@@ -64,12 +64,12 @@ impl Reader {
         self.content.len() as u64
     }
 
-    fn judge(&self, last: &[u8], keep: bool, wanted: &Finder<'_>) -> Progress {
+    fn judge(&self, last: &[u8], keep: bool, needle: &Finder<'_>) -> Progress {
         let errors: [&[u8]; 3] = [b"SERVER_ERROR", b"CLIENT_ERROR", b"ERROR"];
         let outcome = match last {
             _ if errors.iter().any(|error| last.starts_with(error)) => Outcome::BadStatus,
-            b"END" | b"STORED" | b"NOT_STORED" if self.content.is_empty() => judged(last, wanted),
-            b"END" | b"STORED" | b"NOT_STORED" => judged(&self.content, wanted),
+            b"END" | b"STORED" | b"NOT_STORED" if self.content.is_empty() => judge(last, needle),
+            b"END" | b"STORED" | b"NOT_STORED" => judge(&self.content, needle),
             _ => return Progress::Garbled,
         };
         Progress::Whole { outcome, keep }

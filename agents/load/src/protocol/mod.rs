@@ -42,9 +42,9 @@ const ALL: [(Protocol, &str, u16); 4] = [
 
 impl Protocol {
     /// The protocol of a URL's scheme.
-    pub fn named(scheme: &str) -> Option<Self> {
-        let found = ALL.iter().find(|(_, name, _)| *name == scheme);
-        found.map(|(protocol, _, _)| *protocol)
+    pub fn of_scheme(scheme: &str) -> Option<Self> {
+        let entry = ALL.iter().find(|(_, name, _)| *name == scheme);
+        entry.map(|(protocol, _, _)| *protocol)
     }
 
     /// All of their schemes.
@@ -102,13 +102,13 @@ pub enum Progress {
     },
     /// The connection ended before it was whole.
     Cut,
-    /// Not of the protocol, or too large.
+    /// Bytes that the protocol does not allow, or too many.
     Garbled,
 }
 
 /// Facts about a reply so far.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Seen {
+pub struct Summary {
     /// Status of HTTP; 0 for none.
     pub status: u16,
     /// Bytes of the content.
@@ -153,34 +153,34 @@ impl Reader {
     }
 
     /// Reads on in `data`, all that has come; `ended`: no more will come.
-    pub fn read(&mut self, data: &[u8], ended: bool, wanted: &Finder<'_>) -> Progress {
+    pub fn read(&mut self, data: &[u8], ended: bool, needle: &Finder<'_>) -> Progress {
         let progress = match self {
-            Self::Http(reader) => reader.read(data, ended, wanted),
-            Self::Memcached(reader) => reader.read(data, wanted),
-            Self::Mysql(reader) => reader.read(data, wanted),
-            Self::Redis(reader) => reader.read(data, wanted),
+            Self::Http(reader) => reader.read(data, ended, needle),
+            Self::Memcached(reader) => reader.read(data, needle),
+            Self::Mysql(reader) => reader.read(data, needle),
+            Self::Redis(reader) => reader.read(data, needle),
         };
         match progress {
             Progress::More if ended => Progress::Cut,
             Progress::More if data.len() > REPLY_BYTES_MAX + LINE_BYTES_MAX => Progress::Garbled,
-            other => other,
+            progress => progress,
         }
     }
 
     /// Facts about the last reply.
-    pub fn seen(&self) -> Seen {
+    pub fn summary(&self) -> Summary {
         match self {
-            Self::Http(reader) => reader.seen(),
-            Self::Memcached(reader) => Seen { status: 0, bytes: reader.bytes() },
-            Self::Mysql(reader) => Seen { status: 0, bytes: reader.bytes() },
-            Self::Redis(reader) => Seen { status: 0, bytes: reader.bytes() },
+            Self::Http(reader) => reader.summary(),
+            Self::Memcached(reader) => Summary { status: 0, bytes: reader.bytes() },
+            Self::Mysql(reader) => Summary { status: 0, bytes: reader.bytes() },
+            Self::Redis(reader) => Summary { status: 0, bytes: reader.bytes() },
         }
     }
 }
 
 /// Judges a content by the wanted text.
-fn judged(content: &[u8], wanted: &Finder<'_>) -> Outcome {
-    if wanted.find(content).is_some() {
+fn judge(content: &[u8], needle: &Finder<'_>) -> Outcome {
+    if needle.find(content).is_some() {
         Outcome::Ok
     } else {
         Outcome::BadContent

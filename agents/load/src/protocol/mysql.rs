@@ -7,7 +7,7 @@
 use memchr::memmem::Finder;
 use sha1::{Digest, Sha1};
 
-use super::{judged, Progress, REPLY_BYTES_MAX};
+use super::{judge, Progress, REPLY_BYTES_MAX};
 use crate::account::Account;
 use crate::outcome::Outcome;
 
@@ -58,7 +58,7 @@ pub enum Step {
     Done,
     /// The server says no.
     Refused,
-    /// Not of the protocol.
+    /// Bytes that the protocol does not allow.
     Garbled,
 }
 
@@ -163,7 +163,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub fn read(&mut self, data: &[u8], wanted: &Finder<'_>) -> Progress {
+    pub fn read(&mut self, data: &[u8], needle: &Finder<'_>) -> Progress {
         while let Some((_, payload, after)) = packet_at(data, self.at) {
             self.at = after;
             let Some((&kind, rest)) = payload.split_first() else {
@@ -173,9 +173,9 @@ impl Reader {
             self.part = match (self.part, kind) {
                 (_, ERROR) => return self.whole(data, Outcome::BadStatus),
                 (Part::First, OK) => {
-                    let changed = number(rest).unwrap_or(0);
-                    self.content.extend(changed.to_string().bytes());
-                    return self.whole(data, judged(&self.content, wanted));
+                    let rows = number(rest).unwrap_or(0);
+                    self.content.extend(rows.to_string().bytes());
+                    return self.whole(data, judge(&self.content, needle));
                 }
                 (Part::First, LOCAL_FILE | END) => return Progress::Garbled,
                 (Part::First, _) => match number(payload) {
@@ -186,7 +186,7 @@ impl Reader {
                 (Part::Columns(0), _) => return Progress::Garbled,
                 (Part::Columns(left), _) => Part::Columns(left - 1),
                 (Part::Rows, _) if is_end => {
-                    return self.whole(data, judged(&self.content, wanted));
+                    return self.whole(data, judge(&self.content, needle));
                 }
                 (Part::Rows, _) if self.content.len() + payload.len() > REPLY_BYTES_MAX => {
                     return Progress::Garbled;
@@ -234,9 +234,9 @@ mod tests {
         let nonce = [7; 20];
         let once = Sha1::digest(b"wiki-read");
         let mask = Sha1::new().chain_update(nonce).chain_update(Sha1::digest(once)).finalize();
-        let undone: Vec<u8> =
+        let digest: Vec<u8> =
             proof("wiki-read", &nonce).iter().zip(mask).map(|(a, b)| a ^ b).collect();
-        assert_eq!(undone, once.to_vec());
+        assert_eq!(digest, once.to_vec());
         assert!(proof("", &nonce).is_empty());
     }
 

@@ -7,7 +7,7 @@
 use memchr::memmem::Finder;
 
 use super::text::{block, line, size, size_of, value, Found};
-use super::{judged, Progress};
+use super::{judge, Progress};
 use crate::outcome::Outcome;
 
 /// Arrays in arrays.
@@ -46,7 +46,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub fn read(&mut self, data: &[u8], wanted: &Finder<'_>) -> Progress {
+    pub fn read(&mut self, data: &[u8], needle: &Finder<'_>) -> Progress {
         loop {
             match self.read_value(data) {
                 Found::Item(()) => {}
@@ -56,12 +56,12 @@ impl Reader {
             while self.open.last() == Some(&0) {
                 self.open.pop();
             }
-            let Some(left) = self.open.last_mut() else {
+            let Some(count) = self.open.last_mut() else {
                 break;
             };
-            *left -= 1;
+            *count -= 1;
         }
-        let outcome = if self.failed { Outcome::BadStatus } else { judged(&self.content, wanted) };
+        let outcome = if self.failed { Outcome::BadStatus } else { judge(&self.content, needle) };
         Progress::Whole { outcome, keep: self.at == data.len() }
     }
 

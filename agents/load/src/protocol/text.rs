@@ -10,7 +10,7 @@ pub enum Found<T> {
     Item(T),
     /// Only its beginning.
     Part,
-    /// Not of the protocol, or too large.
+    /// Bytes that the protocol does not allow, or too many.
     Garbled,
 }
 

@@ -2,5 +2,5 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod quantiles;
 mod replies;
+mod truth;

@@ -7,15 +7,15 @@ use memchr::memmem::Finder;
 /// Reads a reply in pieces of `size` bytes, and then the connection's end.
 fn read(protocol: Protocol, data: &[u8], size: usize) -> (Progress, u16, u64) {
     let mut reader = Reader::new(protocol);
-    let wanted = Finder::new("abc");
+    let needle = Finder::new("abc");
     let mut progress = Progress::More;
-    let mut came = 0;
+    let mut length = 0;
     while progress == Progress::More {
-        let ended = came == data.len();
-        came = (came + size).min(data.len());
-        progress = reader.read(&data[..came], ended, &wanted);
+        let ended = length == data.len();
+        length = (length + size).min(data.len());
+        progress = reader.read(&data[..length], ended, &needle);
     }
-    (progress, reader.seen().status, reader.seen().bytes)
+    (progress, reader.summary().status, reader.summary().bytes)
 }
 
 fn good(outcome: Outcome) -> Progress {
@@ -107,7 +107,7 @@ fn http_replies_have_a_length_chunks_or_the_connection_s_end() {
 }
 
 #[test]
-fn what_was_seen_of_a_reply_that_did_not_end_is_told() {
+fn a_reply_that_did_not_end_has_its_status_and_its_bytes() {
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc";
     assert_eq!(read(Protocol::Http, head, 1), (Progress::Cut, 200, 3));
     assert_eq!(read(Protocol::Http, b"HTTP/1.1 2", 1), (Progress::Cut, 0, 0));
@@ -126,19 +126,19 @@ fn packets(payloads: &[&[u8]]) -> Vec<u8> {
 fn mysql_replies_are_rows_counts_and_errors() {
     let end: &[u8] = &[0xfe, 0, 0, 2, 0];
     let rows = packets(&[&[1], b"\x03defcolumn", end, b"\x03abc", b"\x03xyz", end]);
-    let none = packets(&[&[1], b"\x03defcolumn", end, end]);
-    let changed = packets(&[&[0, 1, 0, 2, 0, 0, 0]]);
+    let header = packets(&[&[1], b"\x03defcolumn", end, end]);
+    let update = packets(&[&[0, 1, 0, 2, 0, 0, 0]]);
     let error = packets(&[b"\xff\x28\x04#42000no"]);
-    let cut = &rows[..rows.len() - 3];
+    let part = &rows[..rows.len() - 3];
     let no_rows = packets(&[&[1], end]);
     check(
         Protocol::Mysql,
         &[
             (&rows, good(Outcome::Ok)),
-            (&none, good(Outcome::BadContent)),
-            (&changed, good(Outcome::BadContent)),
+            (&header, good(Outcome::BadContent)),
+            (&update, good(Outcome::BadContent)),
             (&error, good(Outcome::BadStatus)),
-            (cut, Progress::Cut),
+            (part, Progress::Cut),
             (&no_rows, Progress::Cut),
             (b"\0\0\0\x01", Progress::Garbled),
         ],

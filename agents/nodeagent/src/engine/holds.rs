@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 use wire::agent::{Fault, RevertReason, ServiceState};
 
-use super::{lease, Engine, Held, State};
+use super::{lease, Engine, Episode, State};
 use crate::clock::Moment;
 use crate::faults::Refusal;
 use crate::journal::Entry;
@@ -102,12 +102,12 @@ impl Engine {
         lease(lease_s)?;
         let mut state = self.lock_role()?;
         let role = &self.machine.role;
-        if role.service() == ServiceState::Stopped && state.held(&ServiceStop).is_none() {
+        if role.service() == ServiceState::Stopped && state.current(&ServiceStop).is_none() {
             return Ok(None);
         }
         let entry = state.entry_of(&ServiceStop, json!({}), lease_s, json!({}), &now);
-        let held = self.arm(&mut state, entry, now, |_| role.stop().map(|()| None))?;
-        Ok(Some(held))
+        let fault = self.arm(&mut state, entry, now, |_| role.stop().map(|()| None))?;
+        Ok(Some(fault))
     }
 
     /// Starts the service by `act`, which ends a held stop.
@@ -133,8 +133,8 @@ impl Engine {
         lease(lease_s)?;
         let mut state = self.lock_role()?;
         let role = &self.machine.role;
-        let before = match state.held(&Settings) {
-            Some(held) => Settings::record(&held.entry.record)?.before,
+        let before = match state.current(&Settings) {
+            Some(episode) => Settings::record(&episode.entry.record)?.before,
             None => role.environment().settings()?,
         };
         if *settings == before {
@@ -142,34 +142,33 @@ impl Engine {
             self.end(&mut state, &Settings, now());
             return Ok((restarted, None));
         }
-        let (told, record) = (json!(settings), json!(SettingsRecord { before }));
-        let entry = state.entry_of(&Settings, told, lease_s, record, &now);
+        let (parameters, record) = (json!(settings), json!(SettingsRecord { before }));
+        let entry = state.entry_of(&Settings, parameters, lease_s, record, &now);
         let mut restarted = false;
-        let held = self.arm(&mut state, entry, now, |_| {
+        let fault = self.arm(&mut state, entry, now, |_| {
             restarted = role.set(settings)?;
             Ok(None)
         })?;
-        Ok((restarted, Some(held)))
+        Ok((restarted, Some(fault)))
     }
 
     fn lock_role(&self) -> Result<std::sync::MutexGuard<'_, State>, Refusal> {
-        let state = self.lock();
+        let mut state = self.lock();
         state.refuse_if_ended()?;
         state.refuse_if_held(ROLE)?;
         Ok(state)
     }
 
     fn end(&self, state: &mut State, hold: &dyn Hold, now: Moment) {
-        if let Some(held) = state.held(hold) {
-            self.revert_one(held, RevertReason::Requested, now);
+        if let Some(episode) = state.current(hold) {
+            self.revert_one(episode, RevertReason::Requested, now);
         }
     }
 }
 
 impl State {
-    fn held(&mut self, hold: &dyn Hold) -> Option<&mut Held> {
-        let is_it = |held: &&mut Held| held.holds() && held.entry.kind == hold.name();
-        self.faults.iter_mut().find(is_it)
+    fn current(&mut self, hold: &dyn Hold) -> Option<&mut Episode> {
+        self.active().find(|episode| episode.entry.kind == hold.name())
     }
 
     /// Makes an entry that replaces the held one.
@@ -182,9 +181,9 @@ impl State {
         now: impl Fn() -> Moment,
     ) -> Entry {
         let written_at_ms = now().wall_ms;
-        let held = self.held(hold).map(|held| held.fault.id.clone());
+        let id = self.current(hold).map(|episode| episode.fault.id.clone());
         Entry {
-            id: held.unwrap_or_else(|| self.next_id(written_at_ms)),
+            id: id.unwrap_or_else(|| self.next_id(written_at_ms)),
             kind: hold.name().into(),
             resource: hold.name().into(),
             parameters,

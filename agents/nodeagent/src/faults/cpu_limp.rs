@@ -76,10 +76,10 @@ impl Fault for CpuLimp {
 
     fn dose_reader(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         Box::new(Throttled {
-            used: Used { machine: machine.clone(), cgroup: record.cgroup.clone() },
+            usage: Usage { machine: machine.clone(), cgroup: record.cgroup.clone() },
             cap: machine.cgroups.cap_cores(),
             asked: record.limping.cores(),
-            began: Instant::now(),
+            start: Instant::now(),
             last: None,
             throttled: Stretch::default(),
             free: Stretch::default(),
@@ -101,10 +101,10 @@ impl Stretch {
 }
 
 struct Throttled {
-    used: Used,
+    usage: Usage,
     cap: f64,
     asked: f64,
-    began: Instant,
+    start: Instant,
     last: Option<(Duration, u64, f64)>,
     throttled: Stretch,
     free: Stretch,
@@ -139,9 +139,9 @@ impl Throttled {
 
 impl DoseReader for Throttled {
     fn look(&mut self, _held: Duration) -> Result<()> {
-        let from = self.began.elapsed();
-        let (times, cpu_s) = self.used.look()?;
-        self.add(from, self.began.elapsed(), times, cpu_s);
+        let from = self.start.elapsed();
+        let (times, cpu_s) = self.usage.look()?;
+        self.add(from, self.start.elapsed(), times, cpu_s);
         Ok(())
     }
 
@@ -165,23 +165,23 @@ impl DoseReader for Throttled {
 }
 
 /// Throttled periods of a cgroup, and the CPU seconds of its processes.
-struct Used {
+struct Usage {
     machine: Arc<Machine>,
     cgroup: PathBuf,
 }
 
-impl Used {
+impl Usage {
     fn look(&self) -> Result<(u64, f64)> {
         let (_, times) = throttling(&read(&self.cgroup.join("cpu.stat"))?)
             .context("cpu.stat has no nr_throttled")?;
         let cgroups = &self.machine.cgroups;
-        let counted = cpu_s(cgroups.unified, &self.cgroup);
+        let cgroup_s = cpu_s(cgroups.unified, &self.cgroup);
         // cgroup v1 may have mounted `cpu` without `cpuacct`.
-        let summed = || {
+        let sum = || {
             let members = cgroups.members().into_iter().filter_map(processes::find);
-            members.map(|one| one.cpu_ticks as f64 * TICK_S).sum()
+            members.map(|process| process.cpu_ticks as f64 * TICK_S).sum()
         };
-        Ok((times, counted.unwrap_or_else(summed)))
+        Ok((times, cgroup_s.unwrap_or_else(sum)))
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
     use crate::machine::role::Role;
 
     /// A tenth of 0.6 cores; looks are seconds, times throttled and CPU seconds so far.
-    fn seen(looks: &[(f64, u64, f64)]) -> Reading {
+    fn dose_of(looks: &[(f64, u64, f64)]) -> Reading {
         let config = example_in(std::path::Path::new("/nowhere"));
         let cgroups = Arc::new(Cgroups::absent("a unit test"));
         let role = Role::new(&config, cgroups.clone());
@@ -205,10 +205,10 @@ mod tests {
             workers: crate::machine::workers::Workers::default(),
         };
         let mut throttled = Throttled {
-            used: Used { machine: Arc::new(machine), cgroup: PathBuf::new() },
+            usage: Usage { machine: Arc::new(machine), cgroup: PathBuf::new() },
             cap: 0.6,
             asked: 0.06,
-            began: Instant::now(),
+            start: Instant::now(),
             last: None,
             throttled: Stretch::default(),
             free: Stretch::default(),
@@ -222,23 +222,23 @@ mod tests {
 
     #[test]
     fn a_role_that_is_held_back_to_its_quota_was_bitten() {
-        let looks = seen(&[(0.0, 0, 5.0), (1.0, 40, 5.06), (2.0, 90, 5.12)]);
-        assert_eq!(looks.bit, Some(true));
-        assert!((looks.measured.unwrap() - 0.06).abs() < 1e-9, "{looks:?}");
+        let reading = dose_of(&[(0.0, 0, 5.0), (1.0, 40, 5.06), (2.0, 90, 5.12)]);
+        assert_eq!(reading.bit, Some(true));
+        assert!((reading.measured.unwrap() - 0.06).abs() < 1e-9, "{reading:?}");
     }
 
     #[test]
     fn a_role_that_gets_what_it_had_before_was_not() {
-        assert_eq!(seen(&[(0.0, 0, 5.0), (2.0, 0, 6.2)]).bit, Some(false));
-        assert_eq!(seen(&[(0.0, 0, 5.0), (2.0, 1, 6.2)]).bit, Some(false));
-        let lifted = seen(&[(0.0, 0, 5.0), (1.0, 40, 5.06), (3.0, 40, 6.2)]);
+        assert_eq!(dose_of(&[(0.0, 0, 5.0), (2.0, 0, 6.2)]).bit, Some(false));
+        assert_eq!(dose_of(&[(0.0, 0, 5.0), (2.0, 1, 6.2)]).bit, Some(false));
+        let lifted = dose_of(&[(0.0, 0, 5.0), (1.0, 40, 5.06), (3.0, 40, 6.2)]);
         assert_eq!(lifted.bit, Some(false));
         assert!(lifted.measured.unwrap() > 0.5, "{lifted:?}");
     }
 
     #[test]
     fn a_role_that_wants_less_than_its_quota_says_nothing() {
-        assert_eq!(seen(&[(0.0, 3, 5.0), (2.0, 3, 5.01)]).bit, None);
-        assert_eq!(seen(&[(0.0, 3, 5.0)]).bit, None);
+        assert_eq!(dose_of(&[(0.0, 3, 5.0), (2.0, 3, 5.01)]).bit, None);
+        assert_eq!(dose_of(&[(0.0, 3, 5.0)]).bit, None);
     }
 }

@@ -30,7 +30,7 @@ const OF: Parameter = Parameter::string("of", "which I/Os it meets")
 pub const SEED: Parameter =
     Parameter::integer("seed", "decides which of them").at_most(1e15).or(Default::Number(1.0));
 /// A requested harm to I/Os of a kind, drawn by a seed.
-pub struct Asked {
+pub struct PlannedHarm {
     harm: Harm,
     of: Of,
     seed: u64,
@@ -44,7 +44,7 @@ pub trait DiskIo: Send + Sync + 'static {
     const PARAMETERS: &'static [Parameter];
     const DOSE: Scale;
     type Parameters: Serialize + DeserializeOwned;
-    fn asked(parameters: &Self::Parameters) -> Asked;
+    fn plan_harm(parameters: &Self::Parameters) -> PlannedHarm;
     fn reading(harm: &Harm, counts: &Counts) -> Reading;
 }
 
@@ -77,8 +77,8 @@ impl DiskIo for Full {
         Scale { unit: "writes", how: "writes that got ENOSPC, counted by the pass-through" };
     type Parameters = FullParameters;
 
-    fn asked(parameters: &FullParameters) -> Asked {
-        Asked {
+    fn plan_harm(parameters: &FullParameters) -> PlannedHarm {
+        PlannedHarm {
             harm: Harm::Full { bytes: (parameters.free_mb * 1e6) as u64 },
             of: Of::All,
             seed: 0,
@@ -86,7 +86,7 @@ impl DiskIo for Full {
     }
 
     fn reading(_harm: &Harm, counts: &Counts) -> Reading {
-        some(counts.hit)
+        count_of(counts.hits)
     }
 }
 
@@ -116,14 +116,14 @@ impl DiskIo for Error {
     };
     type Parameters = ErrorParameters;
 
-    fn asked(parameters: &ErrorParameters) -> Asked {
+    fn plan_harm(parameters: &ErrorParameters) -> PlannedHarm {
         let share = parameters.percent / 100.0;
-        Asked { harm: Harm::Fail { share }, of: parameters.of, seed: parameters.seed }
+        PlannedHarm { harm: Harm::Fail { share }, of: parameters.of, seed: parameters.seed }
     }
 
     fn reading(harm: &Harm, counts: &Counts) -> Reading {
         match *harm {
-            Harm::Fail { share } => share_of_role(share, counts.seen as f64, counts.hit as f64),
+            Harm::Fail { share } => share_of_role(share, counts.total as f64, counts.hits as f64),
             _ => Reading::default(),
         }
     }
@@ -160,8 +160,8 @@ impl DiskIo for Slow {
     };
     type Parameters = SlowParameters;
 
-    fn asked(parameters: &SlowParameters) -> Asked {
-        Asked {
+    fn plan_harm(parameters: &SlowParameters) -> PlannedHarm {
+        PlannedHarm {
             harm: Harm::Slow {
                 share: 1.0 / parameters.one_of as f64,
                 delay_s: parameters.delay_ms / 1e3,
@@ -194,12 +194,12 @@ impl DiskIo for Hang {
         Scale { unit: "I/Os", how: "I/Os that have not returned, counted by the pass-through" };
     type Parameters = HangParameters;
 
-    fn asked(parameters: &HangParameters) -> Asked {
-        Asked { harm: Harm::Hang, of: parameters.of, seed: 0 }
+    fn plan_harm(parameters: &HangParameters) -> PlannedHarm {
+        PlannedHarm { harm: Harm::Hang, of: parameters.of, seed: 0 }
     }
 
     fn reading(_harm: &Harm, counts: &Counts) -> Reading {
-        some(counts.waiting)
+        count_of(counts.waiting)
     }
 }
 
@@ -217,9 +217,9 @@ impl<D: DiskIo> Fault for Harmed<D> {
 
     /// Mounts a pass-through and reads through it: tried once for all its faults.
     fn capability(&self, machine: &Machine) -> Result<()> {
-        static TRIED: OnceLock<Result<(), String>> = OnceLock::new();
-        let tried = TRIED.get_or_init(|| mount_one(machine).map_err(|error| format!("{error:#}")));
-        tried.clone().map_err(|why| anyhow!(why))
+        static TRIAL: OnceLock<Result<(), String>> = OnceLock::new();
+        let trial = TRIAL.get_or_init(|| mount_one(machine).map_err(|error| format!("{error:#}")));
+        trial.clone().map_err(|error| anyhow!(error))
     }
 
     /// One resource: there is one pass-through, with one fault at a time.
@@ -237,7 +237,7 @@ impl<D: DiskIo> Fault for Harmed<D> {
                     .into(),
             ));
         }
-        let Asked { harm, of, seed } = D::asked(parameters);
+        let PlannedHarm { harm, of, seed } = D::plan_harm(parameters);
         Ok(IoFault { id: id.into(), of, harm, seed })
     }
 
@@ -271,15 +271,15 @@ fn mount_one(machine: &Machine) -> Result<()> {
     let folder = config.state_dir.join("data");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let store = Store::new(&config, machine.cgroups.clone());
-    let tried = store.start(&folder).and_then(|()| {
+    let result = store.start(&folder).and_then(|()| {
         let file = folder.join("file");
         fs::write(&file, "as it was").context("cannot write through a pass-through")?;
-        let read = fs::read_to_string(&file).context("cannot read through a pass-through")?;
-        ensure!(read == "as it was", "a pass-through gave {read:?} back");
+        let text = fs::read_to_string(&file).context("cannot read through a pass-through")?;
+        ensure!(text == "as it was", "a pass-through gave {text:?} back");
         Ok(())
     });
-    let ended = store.end();
-    tried.and(ended)?;
+    let end = store.end();
+    result.and(end)?;
     fs::remove_dir_all(&config.state_dir).context("the tried pass-through")
 }
 
@@ -303,7 +303,7 @@ impl DoseReader for Counted {
 }
 
 /// Judges a count of I/Os without a known target: any is a bite.
-fn some(met: u64) -> Reading {
+fn count_of(met: u64) -> Reading {
     Reading { measured: Some(met as f64), bit: (met > 0).then_some(true), ..Reading::default() }
 }
 

@@ -75,8 +75,8 @@ impl Fault for DiskLimp {
         let disk = machine.disk()?;
         let device = root_device().map_err(|error| Refusal::Unavailable(format!("{error:#}")))?;
         let nominal = machine.cgroups.read_throttle(&disk.own, &device)?;
-        let capped = machine.cgroups.read_throttle(&disk.machine, &device)?;
-        if !machine.cgroups.unified && nominal != capped {
+        let throttle = machine.cgroups.read_throttle(&disk.machine, &device)?;
+        if !machine.cgroups.unified && nominal != throttle {
             return Err(Refusal::Conflict(format!(
                 "{} has a throttle for {device} that no active fault set; lift it first",
                 disk.own.display()
@@ -94,8 +94,8 @@ impl Fault for DiskLimp {
             })
         };
         let limping = Throttle {
-            read_bytes_per_s: Some(divide(capped.read_bytes_per_s)?),
-            write_bytes_per_s: Some(divide(capped.write_bytes_per_s)?),
+            read_bytes_per_s: Some(divide(throttle.read_bytes_per_s)?),
+            write_bytes_per_s: Some(divide(throttle.write_bytes_per_s)?),
         };
         Ok(Record { id: id.into(), cgroup: disk.own.clone(), device, nominal, limping })
     }
@@ -120,7 +120,7 @@ impl Fault for DiskLimp {
             asked: record.limping.write_bytes_per_s.unwrap_or(0) as f64,
             nominal: record.nominal.write_bytes_per_s.map(|rate| rate as f64),
             fastest: None,
-            began: Instant::now(),
+            start: Instant::now(),
             last: None,
         })
     }
@@ -143,7 +143,7 @@ struct Written {
     asked: f64,
     nominal: Option<f64>,
     fastest: Option<f64>,
-    began: Instant,
+    start: Instant,
     last: Option<(Duration, u64, u64)>,
 }
 
@@ -156,11 +156,11 @@ impl Written {
         let (to, count) = (format!("of={}", file.display()), format!("count={blocks}"));
         let size = format!("bs={BLOCK_BYTES}");
         let words = ["dd", "if=/dev/zero", &to, &size, &count, "oflag=direct"];
-        let told = neighbour::run_once(&self.machine, &self.id, &words.map(str::to_owned));
+        let output = neighbour::run_once(&self.machine, &self.id, &words.map(str::to_owned));
         // It is small, and written over by the next.
         let _ = fs::remove_file(&file);
-        let told = told?;
-        let seconds = dd_seconds(&told).with_context(|| format!("dd said `{told}`"))?;
+        let output = output?;
+        let seconds = dd_seconds(&output).with_context(|| format!("dd said `{output}`"))?;
         Ok(((blocks * BLOCK_BYTES) as f64 - self.asked * SLICE_S).max(0.0) / seconds)
     }
 
@@ -170,7 +170,7 @@ impl Written {
         nearest.min(2.0 * self.asked)
     }
 
-    fn saw(&mut self, bytes_per_s: f64) {
+    fn add(&mut self, bytes_per_s: f64) {
         self.fastest = Some(self.fastest.map_or(bytes_per_s, |most| most.max(bytes_per_s)));
     }
 }
@@ -179,17 +179,17 @@ impl DoseReader for Written {
     fn look(&mut self, _held: Duration) -> Result<()> {
         if self.last.is_none() {
             let rate = self.write()?;
-            self.saw(rate);
+            self.add(rate);
         }
-        let from = self.began.elapsed();
+        let from = self.start.elapsed();
         let (read, written) = disk_bytes(self.machine.cgroups.unified, &self.cgroup)
             .context("the cgroup counts no bytes")?;
-        if let Some((before, read_before, written_before)) = self.last {
-            let passed_s = (self.began.elapsed() - before).as_secs_f64();
-            for (now, then) in [(read, read_before), (written, written_before)] {
-                let counted = passed_per_s(now.saturating_sub(then), passed_s);
-                let may_wait_yet = counted > self.most();
-                self.saw(if may_wait_yet { self.write()? } else { counted });
+        if let Some((start, read_before, written_before)) = self.last {
+            let passed_s = (self.start.elapsed() - start).as_secs_f64();
+            for (now, before) in [(read, read_before), (written, written_before)] {
+                let rate = passed_per_s(now.saturating_sub(before), passed_s);
+                let may_wait_yet = rate > self.most();
+                self.add(if may_wait_yet { self.write()? } else { rate });
             }
         }
         self.last = Some((from, read, written));
@@ -212,8 +212,8 @@ fn passed_per_s(counted: u64, passed_s: f64) -> f64 {
 }
 
 /// `4096 bytes (4.1 kB, 4.0 KiB) copied, 0.25 s, 16 kB/s`: the seconds.
-fn dd_seconds(told: &str) -> Option<f64> {
-    let seconds: f64 = told.split(", ").find_map(|part| part.strip_suffix(" s"))?.parse().ok()?;
+fn dd_seconds(output: &str) -> Option<f64> {
+    let seconds: f64 = output.split(", ").find_map(|part| part.strip_suffix(" s"))?.parse().ok()?;
     (seconds > 0.0).then_some(seconds)
 }
 
@@ -229,9 +229,9 @@ mod tests {
 
     #[test]
     fn the_seconds_of_dd_are_read() {
-        let told = "8+0 records in\n8+0 records out\n32768 bytes (33 kB, 32 KiB) copied, \
+        let output = "8+0 records in\n8+0 records out\n32768 bytes (33 kB, 32 KiB) copied, \
                     0.25012 s, 131 kB/s";
-        assert_eq!(dd_seconds(told), Some(0.25012));
+        assert_eq!(dd_seconds(output), Some(0.25012));
         assert_eq!(dd_seconds("dd: failed to open"), None);
     }
 }

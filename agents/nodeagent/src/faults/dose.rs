@@ -38,7 +38,7 @@ pub struct Reading {
 /// Measures one fault.
 pub trait DoseReader: Send {
     /// Looks once, so long after the injection.
-    fn look(&mut self, held: Duration) -> Result<()>;
+    fn look(&mut self, elapsed: Duration) -> Result<()>;
     /// The reading by now.
     fn reading(&self) -> Reading;
 }
@@ -49,21 +49,21 @@ const EXPECTED_MIN: f64 = 10.0;
 
 /// Judges a share (0 to 1) of packets met at random. It bit if it met some, and not fewer than five
 /// standard deviations below the expectation.
-pub fn share(asked: f64, seen: f64, struck: f64) -> Reading {
-    let expected = asked * seen;
+pub fn share(asked: f64, total: f64, struck: f64) -> Reading {
+    let expected = asked * total;
     Reading {
         asked: Some(100.0 * asked),
-        measured: (seen > 0.0).then(|| 100.0 * struck / seen),
+        measured: (total > 0.0).then(|| 100.0 * struck / total),
         bit: (expected >= EXPECTED_MIN).then_some(is_enough(expected, struck)),
         ..Reading::default()
     }
 }
 
 /// As `share`, for calls of the role only: a few that were met are a bite.
-pub fn share_of_role(asked: f64, seen: f64, struck: f64) -> Reading {
-    let found = share(asked, seen, struck);
-    let bit = is_enough(asked * seen, struck).then_some(true);
-    Reading { bit: found.bit.or(bit), ..found }
+pub fn share_of_role(asked: f64, total: f64, struck: f64) -> Reading {
+    let reading = share(asked, total, struck);
+    let bit = is_enough(asked * total, struck).then_some(true);
+    Reading { bit: reading.bit.or(bit), ..reading }
 }
 
 fn is_enough(expected: f64, struck: f64) -> bool {
@@ -81,17 +81,17 @@ struct Lasted {
 
 impl Lasted {
     /// A look that found the state, or did not.
-    fn look(&mut self, held: Duration, is_in_force: bool) {
-        if let Some((before, was)) = self.last {
-            let passed_s = held.saturating_sub(before).as_secs_f64();
-            match (was, is_in_force) {
+    fn look(&mut self, elapsed: Duration, is_in_force: bool) {
+        if let Some((before, was_in_force)) = self.last {
+            let passed_s = elapsed.saturating_sub(before).as_secs_f64();
+            match (was_in_force, is_in_force) {
                 (true, true) => self.whole_s += passed_s,
                 (false, false) => {}
                 _ => self.mixed_s += passed_s,
             }
         }
-        self.first.get_or_insert(held);
-        self.last = Some((held, is_in_force));
+        self.first.get_or_insert(elapsed);
+        self.last = Some((elapsed, is_in_force));
     }
 
     /// Judges a state that was to last all the time, or `until_s` at most. It bit if it lasted for
@@ -101,13 +101,13 @@ impl Lasted {
             return Reading::default();
         };
         let seconds = (last - first).as_secs_f64();
-        let asked = until_s.map_or(seconds, |most| seconds.min(most));
+        let goal_s = until_s.map_or(seconds, |most| seconds.min(most));
         let longest_s = self.whole_s + self.mixed_s;
-        let bit = longest_s > 0.0 && longest_s >= LASTED_MIN * asked;
+        let bit = longest_s > 0.0 && longest_s >= LASTED_MIN * goal_s;
         Reading {
-            asked: Some(asked),
+            asked: Some(goal_s),
             measured: Some(self.whole_s + self.mixed_s / 2.0),
-            bit: (asked >= SECONDS_MIN || bit).then_some(bit),
+            bit: (goal_s >= SECONDS_MIN || bit).then_some(bit),
             seconds: Some(seconds),
             ..Reading::default()
         }
@@ -129,8 +129,8 @@ pub fn duration_reader(
 }
 
 impl<F: FnMut() -> Result<bool> + Send> DoseReader for States<F> {
-    fn look(&mut self, held: Duration) -> Result<()> {
-        self.lasted.look(held, (self.is_in_force)()?);
+    fn look(&mut self, elapsed: Duration) -> Result<()> {
+        self.lasted.look(elapsed, (self.is_in_force)()?);
         Ok(())
     }
 
@@ -150,20 +150,20 @@ struct Load {
 
 impl Load {
     /// The counter's value.
-    fn look(&mut self, held: Duration, count: f64) {
+    fn look(&mut self, elapsed: Duration, count: f64) {
         let before = self.last.map_or(count, |(_, before)| before);
         self.gained += (count - before).max(0.0);
-        self.first.get_or_insert(held);
-        self.last = Some((held, count));
+        self.first.get_or_insert(elapsed);
+        self.last = Some((elapsed, count));
     }
 
     /// Judges the rate by the requested one. It bit if it reached a thousandth of that (without a
     /// request, anything), and did not if it has not for 5 s; a request of nothing is never judged.
     fn reading(&self, asked: Option<f64>) -> Reading {
-        let (Some(began), Some((ended, _))) = (self.first, self.last) else {
+        let (Some(start), Some((end, _))) = (self.first, self.last) else {
             return Reading { asked, ..Reading::default() };
         };
-        let seconds = (ended - began).as_secs_f64();
+        let seconds = (end - start).as_secs_f64();
         let measured = (seconds >= SECONDS_MIN).then(|| self.gained / seconds);
         let bit = measured.map(|rate| rate > 0.0 && rate >= asked.unwrap_or(0.0) * SHARE_MIN);
         Reading {
@@ -191,8 +191,8 @@ pub fn rate_reader(
 }
 
 impl<F: FnMut() -> Result<f64> + Send> DoseReader for Loads<F> {
-    fn look(&mut self, held: Duration) -> Result<()> {
-        self.load.look(held, (self.count)()?);
+    fn look(&mut self, elapsed: Duration) -> Result<()> {
+        self.load.look(elapsed, (self.count)()?);
         Ok(())
     }
 
@@ -211,9 +211,9 @@ mod tests {
 
     #[test]
     fn few_that_were_struck_are_a_bite_where_nobody_but_the_role_is_met() {
-        let bits = |seen, struck| {
-            let of = [share, share_of_role].map(|of| of(0.1, seen, struck).bit);
-            (of[0], of[1])
+        let bits = |total, struck| {
+            let bits = [share, share_of_role].map(|judge| judge(0.1, total, struck).bit);
+            (bits[0], bits[1])
         };
         assert_eq!(bits(0.0, 0.0), (None, None));
         assert_eq!(bits(50.0, 5.0), (None, Some(true)));
@@ -231,10 +231,10 @@ mod tests {
 
     #[test]
     fn a_state_that_lasted_bit_and_one_that_ended_early_did_not() {
-        let whole = lasted(&[(0.0, true), (0.25, true), (1.25, true), (2.25, true)]);
-        let seen = whole.reading(None);
-        assert_eq!((seen.asked, seen.measured), (Some(2.25), Some(2.25)));
-        assert_eq!(seen.bit, Some(true));
+        let state = lasted(&[(0.0, true), (0.25, true), (1.25, true), (2.25, true)]);
+        let reading = state.reading(None);
+        assert_eq!((reading.asked, reading.measured), (Some(2.25), Some(2.25)));
+        assert_eq!(reading.bit, Some(true));
         let early = lasted(&[(0.0, true), (0.25, false), (1.25, false), (2.25, false)]);
         assert_eq!(early.reading(None).bit, Some(false));
         assert_eq!(early.reading(None).measured, Some(0.125));
@@ -243,8 +243,8 @@ mod tests {
     #[test]
     fn a_state_that_was_to_end_by_itself_is_held_against_its_own_length() {
         let looks = lasted(&[(0.0, true), (0.25, true), (1.25, false), (2.25, false)]);
-        let seen = looks.reading(Some(1.0));
-        assert_eq!((seen.asked, seen.bit), (Some(1.0), Some(true)));
+        let reading = looks.reading(Some(1.0));
+        assert_eq!((reading.asked, reading.bit), (Some(1.0), Some(true)));
         assert_eq!(looks.reading(None).bit, Some(false));
     }
 
@@ -265,8 +265,8 @@ mod tests {
 
     #[test]
     fn a_load_is_its_counters_rate_and_a_thousandth_of_what_was_asked_is_a_bite() {
-        let seen = load(&[(0.0, 10.0), (1.0, 60.0), (2.0, 110.0)]).reading(Some(100.0));
-        assert_eq!((seen.measured, seen.bit), (Some(50.0), Some(true)));
+        let reading = load(&[(0.0, 10.0), (1.0, 60.0), (2.0, 110.0)]).reading(Some(100.0));
+        assert_eq!((reading.measured, reading.bit), (Some(50.0), Some(true)));
         let little = load(&[(0.0, 0.0), (5.0, 0.6)]);
         assert_eq!(little.reading(Some(100.0)).bit, Some(true));
         assert_eq!(little.reading(Some(1000.0)).bit, Some(false));
@@ -275,8 +275,8 @@ mod tests {
 
     #[test]
     fn what_is_counted_no_more_was_counted() {
-        let seen = load(&[(0.0, 0.0), (1.0, 8.0), (2.0, 0.0)]).reading(Some(4.0));
-        assert_eq!((seen.measured, seen.bit), (Some(4.0), Some(true)));
+        let reading = load(&[(0.0, 0.0), (1.0, 8.0), (2.0, 0.0)]).reading(Some(4.0));
+        assert_eq!((reading.measured, reading.bit), (Some(4.0), Some(true)));
     }
 
     #[test]

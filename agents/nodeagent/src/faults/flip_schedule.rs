@@ -52,12 +52,12 @@ impl Schedule {
         let drawn_s = match self.parameters.law {
             Law::Fixed => mean_s,
             Law::Poisson => {
-                let one: f64 = Exp1.sample(&mut self.rng);
-                mean_s * one
+                let factor: f64 = Exp1.sample(&mut self.rng);
+                mean_s * factor
             }
             Law::Gaussian => {
-                let one: f64 = StandardNormal.sample(&mut self.rng);
-                mean_s + self.parameters.spread_s * one
+                let factor: f64 = StandardNormal.sample(&mut self.rng);
+                mean_s + self.parameters.spread_s * factor
             }
         };
         drawn_s.clamp(LENGTH_S_MIN, LENGTH_S_MAX)

@@ -55,9 +55,9 @@ impl Fault for InterferenceCpu {
     }
 
     fn dose_reader(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
-        let asked = f64::from(record.workers).min(machine.cgroups.cap_cores());
+        let cores = f64::from(record.workers).min(machine.cgroups.cap_cores());
         let pids = neighbour::pids(&record.id);
-        rate_reader(Some(asked), move || {
+        rate_reader(Some(cores), move || {
             let pids = pids.iter().copied();
             Ok(pids.filter_map(processes::cpu_s_of_first_thread).sum())
         })

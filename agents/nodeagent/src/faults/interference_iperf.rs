@@ -149,8 +149,8 @@ mod tests {
             ("10.1.0.2/32", "10.1.0.2", true),
             ("10.1.0.2/32", "10.1.0.3", false),
         ] {
-            let found = has_machine(&network.parse().unwrap(), address.parse().unwrap());
-            assert_eq!(found, expected, "{network} {address}");
+            let result = has_machine(&network.parse().unwrap(), address.parse().unwrap());
+            assert_eq!(result, expected, "{network} {address}");
         }
     }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::dose::{share_of_role, DoseReader, Reading, Scale};
 use super::parameter::Parameter;
 use super::{Fault, Planned, Refusal};
-use crate::machine::calls::{Altered, Calls, Counts};
+use crate::machine::calls::{Alteration, Calls, Counts};
 use crate::machine::Machine;
 
 pub const PERCENT: Parameter = Parameter::number("percent", "share of calls that are altered")
@@ -32,7 +32,7 @@ pub trait CallFault: Send + Sync + 'static {
     type Parameters: Serialize + DeserializeOwned;
 
     /// The calls to alter, and how.
-    fn altered(parameters: &Self::Parameters) -> Result<Altered, Refusal>;
+    fn alteration(parameters: &Self::Parameters) -> Result<Alteration, Refusal>;
 }
 
 pub struct Interposed<F>(pub F);
@@ -49,7 +49,7 @@ impl<F: CallFault> Fault for Interposed<F> {
         how: "calls that were altered, of those that may be, counted by the library",
     };
     type Parameters = F::Parameters;
-    type Record = Altered;
+    type Record = Alteration;
 
     fn capability(&self, machine: &Machine) -> Result<()> {
         Calls::can(&machine.config.state_dir.join("try-calls"))
@@ -66,30 +66,30 @@ impl<F: CallFault> Fault for Interposed<F> {
         machine: &Machine,
         _id: &str,
         parameters: &Self::Parameters,
-    ) -> Planned<Altered> {
-        let altered = F::altered(parameters)?;
+    ) -> Planned<Alteration> {
+        let alteration = F::alteration(parameters)?;
         let calls = machine.role.calls();
         let mut processes = machine.role.processes().into_iter();
-        if !processes.any(|one| calls.is_in(one.pid)) {
+        if !processes.any(|process| calls.is_in(process.pid)) {
             return Err(Refusal::Conflict(
                 "no process of the role has the library in it: the role's setting CALL_FAULTS must \
                  be on, and its program be linked with the C library at run time"
                     .into(),
             ));
         }
-        Ok(altered)
+        Ok(alteration)
     }
 
-    fn inject(&self, machine: &Machine, record: &Altered) -> Result<()> {
+    fn inject(&self, machine: &Machine, record: &Alteration) -> Result<()> {
         machine.role.calls().alter(record)
     }
 
-    fn undo(&self, machine: &Machine, _record: &Altered) -> Result<()> {
+    fn undo(&self, machine: &Machine, _record: &Alteration) -> Result<()> {
         machine.role.calls().leave()?;
         machine.role.revive()
     }
 
-    fn dose_reader(&self, machine: &Arc<Machine>, record: &Altered) -> Box<dyn DoseReader> {
+    fn dose_reader(&self, machine: &Arc<Machine>, record: &Alteration) -> Box<dyn DoseReader> {
         Box::new(Hits { machine: machine.clone(), share: record.share, counts: Counts::default() })
     }
 }
@@ -107,7 +107,7 @@ impl DoseReader for Hits {
     }
 
     fn reading(&self) -> Reading {
-        let Counts { seen, hit } = self.counts;
-        share_of_role(self.share, seen as f64, hit as f64)
+        let Counts { calls, alterations } = self.counts;
+        share_of_role(self.share, calls as f64, alterations as f64)
     }
 }

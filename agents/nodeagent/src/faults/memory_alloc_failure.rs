@@ -6,7 +6,7 @@ use super::disk_io::SEED;
 use super::libc_interposer::{CallFault, Interposed, MALLOC, NULL, PERCENT};
 use super::parameter::Parameter;
 use super::Refusal;
-use crate::machine::calls::Altered;
+use crate::machine::calls::Alteration;
 
 pub struct MemoryAllocFailure;
 pub const MEMORY_ALLOC_FAILURE: Interposed<MemoryAllocFailure> = Interposed(MemoryAllocFailure);
@@ -25,8 +25,8 @@ impl CallFault for MemoryAllocFailure {
     const PARAMETERS: &'static [Parameter] = &[PERCENT, SEED];
     type Parameters = Parameters;
 
-    fn altered(parameters: &Parameters) -> Result<Altered, Refusal> {
-        Ok(Altered {
+    fn alteration(parameters: &Parameters) -> Result<Alteration, Refusal> {
+        Ok(Alteration {
             calls: MALLOC,
             harm: NULL,
             error: 0,

@@ -48,7 +48,7 @@ pub trait Ballast: Send + Sync + 'static {
     const COMMANDS: &'static str;
     const HOW: &'static str;
     const FILE_SYSTEM: &'static str;
-    fn counted(seen: &Use) -> u64;
+    fn bytes_of(usage: &Use) -> u64;
 }
 
 pub struct Exhaust;
@@ -64,8 +64,8 @@ impl Ballast for Exhaust {
         "mount -t tmpfs at the agent's ballast-ID, and write until {free_mb} MB are left";
     const HOW: &'static str = "shared memory resident in the machine's cgroup, by its memory.stat";
     const FILE_SYSTEM: &'static str = "tmpfs";
-    fn counted(seen: &Use) -> u64 {
-        seen.shared
+    fn bytes_of(usage: &Use) -> u64 {
+        usage.shared
     }
 }
 
@@ -77,8 +77,8 @@ impl Ballast for Pin {
     const HOW: &'static str =
         "memory in the machine's cgroup that cannot be evicted, by its memory.stat";
     const FILE_SYSTEM: &'static str = "ramfs";
-    fn counted(seen: &Use) -> u64 {
-        seen.unevictable
+    fn bytes_of(usage: &Use) -> u64 {
+        usage.unevictable
     }
 }
 
@@ -98,8 +98,8 @@ impl<B: Ballast> Fault for Ballasted<B> {
         memory.look()?;
         let kind = B::FILE_SYSTEM;
         let place = machine.config.state_dir.join(format!("try-{kind}"));
-        let tried = load(&memory, kind, &place, 1, 0);
-        tried.and(unload(&place))
+        let result = load(&memory, kind, &place, 1, 0);
+        result.and(unload(&place))
     }
 
     /// One resource, because both faults use the same memory.
@@ -121,7 +121,7 @@ impl<B: Ballast> Fault for Ballasted<B> {
             place: machine.config.state_dir.join(format!("ballast-{id}")),
             bytes,
             free,
-            before: B::counted(&memory.look()?),
+            before: B::bytes_of(&memory.look()?),
         })
     }
 
@@ -139,7 +139,7 @@ impl<B: Ballast> Fault for Ballasted<B> {
     fn dose_reader(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
         Box::new(Resident {
             memory: Memory::of(&machine.cgroups),
-            counted: B::counted,
+            bytes_of: B::bytes_of,
             before: record.before,
             asked: record.bytes,
             killed_before: None,
@@ -150,7 +150,7 @@ impl<B: Ballast> Fault for Ballasted<B> {
 
 struct Resident {
     memory: Result<Memory>,
-    counted: fn(&Use) -> u64,
+    bytes_of: fn(&Use) -> u64,
     before: u64,
     asked: u64,
     killed_before: Option<u64>,
@@ -161,12 +161,12 @@ impl DoseReader for Resident {
     fn look(&mut self, _held: Duration) -> Result<()> {
         let memory = match &self.memory {
             Ok(memory) => memory,
-            Err(why) => bail!("{why:#}"),
+            Err(error) => bail!("{error:#}"),
         };
-        let seen = memory.look()?;
-        self.bytes = Some((self.counted)(&seen).saturating_sub(self.before));
-        let before = *self.killed_before.get_or_insert(seen.killed);
-        let killed = seen.killed.saturating_sub(before);
+        let usage = memory.look()?;
+        self.bytes = Some((self.bytes_of)(&usage).saturating_sub(self.before));
+        let before = *self.killed_before.get_or_insert(usage.killed);
+        let killed = usage.killed.saturating_sub(before);
         if killed > 0 {
             bail!("the kernel killed {killed} processes of the machine for want of memory");
         }

@@ -46,7 +46,8 @@ pub struct Record {
     threads: u32,
     bytes: u64,
     /// File with the threads' progress.
-    told: PathBuf,
+    #[serde(rename = "told")]
+    progress: PathBuf,
 }
 
 impl Fault for MemoryLimp {
@@ -81,8 +82,8 @@ impl Fault for MemoryLimp {
     }
 
     fn plan(&self, machine: &Machine, id: &str, parameters: &Parameters) -> Planned<Record> {
-        let asked = parameters.buffer_mb.map(|mb| (mb * 1e6) as u64);
-        let bytes = asked.unwrap_or((CACHES * last_cache_bytes()).max(BUFFER_BYTES_MIN));
+        let bytes = parameters.buffer_mb.map(|mb| (mb * 1e6) as u64);
+        let bytes = bytes.unwrap_or((CACHES * last_cache_bytes()).max(BUFFER_BYTES_MIN));
         let room = Memory::of(&machine.cgroups)?.room_or_spare()?;
         if bytes + SPARE_BYTES > room {
             return Err(Refusal::Conflict(format!(
@@ -94,7 +95,7 @@ impl Fault for MemoryLimp {
             id: id.into(),
             threads: parameters.threads,
             bytes,
-            told: machine.config.state_dir.join(format!("stream-{id}")),
+            progress: machine.config.state_dir.join(format!("stream-{id}")),
         })
     }
 
@@ -104,25 +105,25 @@ impl Fault for MemoryLimp {
             "stream".into(),
             record.bytes.to_string(),
             record.threads.to_string(),
-            record.told.to_string_lossy().into_owned(),
+            record.progress.to_string_lossy().into_owned(),
         ];
         neighbour::start_all(machine, &record.id, &[program])
     }
 
     fn undo(&self, _machine: &Machine, record: &Record) -> Result<()> {
         neighbour::stop(&record.id)?;
-        match fs::remove_file(&record.told) {
+        match fs::remove_file(&record.progress) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("cannot remove {}", record.told.display()))
+                Err(error).with_context(|| format!("cannot remove {}", record.progress.display()))
             }
             _ => Ok(()),
         }
     }
 
     fn dose_reader(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
-        let told = record.told.clone();
+        let file = record.progress.clone();
         rate_reader(None, move || {
-            let text = fs::read_to_string(&told).context("the threads have told nothing")?;
+            let text = fs::read_to_string(&file).context("the threads have told nothing")?;
             let bytes: f64 = text.trim().parse().context("what the threads told")?;
             Ok(bytes / 1e6)
         })
@@ -142,23 +143,23 @@ fn last_cache_bytes() -> u64 {
 
 /// The body of `nodeagent stream BYTES THREADS FILE`: ends when its parent does.
 pub fn stream(words: &[&str]) -> Result<i32> {
-    let [bytes, threads, told] = words else {
+    let [bytes, threads, path] = words else {
         bail!("stream: expected bytes, threads and a file (got {})", words.join(" "))
     };
     let (bytes, threads): (u64, usize) = (bytes.parse()?, threads.parse()?);
-    let file = File::create(told).with_context(|| format!("cannot make {told}"))?;
+    let file = File::create(path).with_context(|| format!("cannot make {path}"))?;
     let parent = getppid();
     let mut buffer = vec![1_u64; (bytes / WORD_BYTES).max(threads as u64) as usize];
     let part = buffer.len().div_ceil(threads);
-    let moved = AtomicU64::new(0);
+    let count = AtomicU64::new(0);
     thread::scope(|scope| -> Result<i32> {
         for part in buffer.chunks_mut(part) {
-            scope.spawn(|| pass_over(part, &moved));
+            scope.spawn(|| pass_over(part, &count));
         }
         while getppid() == parent {
-            let text = format!("{:020}\n", moved.load(Ordering::Relaxed));
+            let text = format!("{:020}\n", count.load(Ordering::Relaxed));
             file.write_all_at(text.as_bytes(), 0)
-                .with_context(|| format!("cannot write {}", Path::new(told).display()))?;
+                .with_context(|| format!("cannot write {}", Path::new(path).display()))?;
             thread::sleep(TELL_EVERY);
         }
         // The threads have no end of their own.

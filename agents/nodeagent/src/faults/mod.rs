@@ -64,7 +64,7 @@ faults! {
 /// The record of a fault that may be injected, or why it may not.
 pub type Planned<R> = Result<R, Refusal>;
 
-/// Why a request is not carried out.
+/// Reasons for refusing a request.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// The request itself is wrong.
@@ -238,8 +238,8 @@ fn parsed<F: Fault>(parameters: &Value) -> Result<F::Parameters, Refusal> {
     serde_json::from_value(complete).map_err(|error| refuse(error.to_string()))
 }
 
-fn erase(what: &impl Serialize) -> Result<Value, Refusal> {
-    serde_json::to_value(what).map_err(|error| Refusal::Failed(error.to_string()))
+fn erase(value: &impl Serialize) -> Result<Value, Refusal> {
+    serde_json::to_value(value).map_err(|error| Refusal::Failed(error.to_string()))
 }
 
 fn typed<F: Fault>(record: &Value) -> Result<F::Record> {
@@ -270,13 +270,13 @@ mod tests {
     #[test]
     fn what_commands_name_in_braces_is_a_parameter() {
         for kind in all() {
-            let told = serde_json::to_value(kind.description()).unwrap();
-            let text = format!("{} {}", told["commands"], told["undo"]);
+            let description = serde_json::to_value(kind.description()).unwrap();
+            let text = format!("{} {}", description["commands"], description["undo"]);
             for part in text.split('{').skip(1) {
                 let name = part.split('}').next().unwrap();
-                let of_kind = told["parameters"].as_array().unwrap();
-                let known = of_kind.iter().any(|one| one["name"] == name);
-                assert!(known, "{}: {name}", kind.name());
+                let of_kind = description["parameters"].as_array().unwrap();
+                let is_parameter = of_kind.iter().any(|parameter| parameter["name"] == name);
+                assert!(is_parameter, "{}: {name}", kind.name());
             }
         }
     }

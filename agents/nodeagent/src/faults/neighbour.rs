@@ -41,7 +41,7 @@ pub fn start_all(machine: &Machine, id: &str, programs: &[Vec<String>]) -> Resul
             if let Some(status) =
                 child.try_wait().context("cannot wait for the neighbour process")?
             {
-                bail!("{} ended at once ({status}): {}", shown(program), error_output(child));
+                bail!("{} ended at once ({status}): {}", describe(program), error_output(child));
             }
         }
         thread::sleep(PAUSE);
@@ -69,13 +69,13 @@ fn start(machine: &Machine, id: &str, program: &[String]) -> Result<Child> {
 pub fn stop(id: &str) -> Result<()> {
     let mut empty_passes = 0;
     for _ in 0..PASSES_MAX {
-        let left = pids(id);
+        let survivors = pids(id);
         // In the midst of its exec a process shows no environment, so once is not enough.
-        empty_passes = if left.is_empty() { empty_passes + 1 } else { 0 };
+        empty_passes = if survivors.is_empty() { empty_passes + 1 } else { 0 };
         if empty_passes == 2 {
             return Ok(());
         }
-        for pid in left {
+        for pid in survivors {
             processes::signal(pid, Signal::SIGKILL)?;
         }
         thread::sleep(PAUSE);
@@ -113,7 +113,7 @@ pub fn run_once(machine: &Machine, id: &str, program: &[String]) -> Result<Strin
         if Instant::now() > until {
             stop(id)?;
             let _ = child.wait();
-            bail!("{} did not end within {RUN_LIMIT:?}", shown(program));
+            bail!("{} did not end within {RUN_LIMIT:?}", describe(program));
         }
         thread::sleep(PAUSE);
     }
@@ -165,7 +165,7 @@ pub fn run(joins: &[PathBuf], program: &[String]) -> Result<i32> {
     }
 }
 
-fn shown(program: &[String]) -> String {
+fn describe(program: &[String]) -> String {
     if program.is_empty() {
         return "the spinning process".into();
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dose::Scale;
 use super::net_loss::{Direction, DIRECTION};
-use super::packet_interceptor::{Asked, Intercepted, PacketFault};
+use super::packet_interceptor::{Goal, Intercepted, PacketFault};
 use super::packet_queue::{PacketTransform, Verdict};
 use super::parameter::{Default, Parameter};
 
@@ -69,8 +69,8 @@ impl PacketFault for NetCorrupt {
         Box::new(Corrupt { chance: parameters.percent / 100.0, checksum: parameters.checksum, rng })
     }
 
-    fn asked(parameters: &Parameters) -> Asked {
-        Asked::Share(parameters.percent / 100.0)
+    fn goal(parameters: &Parameters) -> Goal {
+        Goal::Share(parameters.percent / 100.0)
     }
 }
 
@@ -122,21 +122,21 @@ impl Segment {
             _ => return None,
         };
         let payload = start + head;
-        let whole = payload < end && end <= frame.len() && start >= ETHERNET + 20;
-        (whole && !is_fragment).then_some(Segment { protocol, start, checksum, payload, end })
+        let is_whole = payload < end && end <= frame.len() && start >= ETHERNET + 20;
+        (is_whole && !is_fragment).then_some(Segment { protocol, start, checksum, payload, end })
     }
 
     /// Writes the checksum that fits (RFC 9293, RFC 768); a UDP packet without one keeps none.
     fn repair(&self, frame: &mut [u8]) {
-        let there = self.checksum..self.checksum + 2;
-        if self.protocol == UDP && frame[there.clone()] == [0, 0] {
+        let range = self.checksum..self.checksum + 2;
+        if self.protocol == UDP && frame[range.clone()] == [0, 0] {
             return;
         }
-        frame[there.clone()].fill(0);
+        frame[range.clone()].fill(0);
         let sum = self.sum(frame);
         let of_udp_is_none = self.protocol == UDP && sum == 0;
-        let written = if of_udp_is_none { 0xffff } else { sum };
-        frame[there].copy_from_slice(&written.to_be_bytes());
+        let value = if of_udp_is_none { 0xffff } else { sum };
+        frame[range].copy_from_slice(&value.to_be_bytes());
     }
 
     /// The complement of the ones' complement sum over addresses, protocol, length and segment:
@@ -186,8 +186,8 @@ mod tests {
         frame[ETHERNET + 12..ETHERNET + 20].copy_from_slice(&[198, 18, 0, 1, 198, 18, 0, 2]);
         frame.extend(segment);
         if let Some(segment) = Segment::of(&frame) {
-            let there = segment.checksum..segment.checksum + 2;
-            frame[there].fill(0xff); // not none
+            let range = segment.checksum..segment.checksum + 2;
+            frame[range].fill(0xff); // not none
             segment.repair(&mut frame);
             assert_eq!(segment.sum(&frame), 0);
         }
@@ -235,9 +235,9 @@ mod tests {
     fn what_has_no_payload_or_is_no_whole_segment_passes_untouched() {
         let mut fragment = packet(UDP, b"part");
         fragment[ETHERNET + 6] = 0x20;
-        let mut cut = packet(TCP, b"all of it");
-        cut.truncate(cut.len() - 4);
-        for frame in [packet(TCP, b""), packet(1, b"ping"), fragment, cut, vec![8; 17]] {
+        let mut short = packet(TCP, b"all of it");
+        short.truncate(short.len() - 4);
+        for frame in [packet(TCP, b""), packet(1, b"ping"), fragment, short, vec![8; 17]] {
             let (after, verdict) = corrupted(&frame, Checksum::Left);
             assert_eq!(after, frame);
             assert!(!verdict.taken && !verdict.struck);

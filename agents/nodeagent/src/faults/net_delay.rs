@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dose::Scale;
 use super::net_loss::{Direction, DIRECTION};
-use super::packet_interceptor::{Asked, Intercepted, PacketFault};
+use super::packet_interceptor::{Goal, Intercepted, PacketFault};
 use super::packet_queue::{PacketTransform, Verdict};
 use super::parameter::{Default, Parameter};
 
@@ -74,8 +74,8 @@ impl PacketFault for NetDelay {
         Box::new(Delay { parameters: parameters.clone(), rng, last: [Duration::ZERO; 2] })
     }
 
-    fn asked(parameters: &Parameters) -> Asked {
-        Asked::HeldMs(parameters.mean_ms())
+    fn goal(parameters: &Parameters) -> Goal {
+        Goal::HeldMs(parameters.mean_ms())
     }
 }
 
@@ -125,10 +125,10 @@ mod tests {
     #[test]
     fn each_law_has_the_mean_that_is_asked() {
         for law in [Law::Uniform, Law::Gaussian, Law::Exponential] {
-            let (one, mut rng) = (parameters(law), SmallRng::seed_from_u64(7));
-            let sum: f64 = (0..10_000).map(|_| one.draw_ms(&mut rng)).sum();
+            let (delay, mut rng) = (parameters(law), SmallRng::seed_from_u64(7));
+            let sum: f64 = (0..10_000).map(|_| delay.draw_ms(&mut rng)).sum();
             // The standard error is 0.1 ms at most.
-            assert!((sum / 1e4 - one.mean_ms()).abs() < 0.6, "{law:?}: {sum}");
+            assert!((sum / 1e4 - delay.mean_ms()).abs() < 0.6, "{law:?}: {sum}");
         }
     }
 
@@ -142,7 +142,7 @@ mod tests {
         let mut due = |n: u64| delay.treat(&mut [], true, Duration::from_millis(n)).due;
         let dues: Vec<Duration> = (0..1_000).map(&mut due).collect();
         assert!(dues.windows(2).all(|pair| pair[0] <= pair[1]));
-        let back = delay.treat(&mut [], false, Duration::ZERO).due;
-        assert!(back <= Duration::from_millis(99), "{back:?}");
+        let due = delay.treat(&mut [], false, Duration::ZERO).due;
+        assert!(due <= Duration::from_millis(99), "{due:?}");
     }
 }

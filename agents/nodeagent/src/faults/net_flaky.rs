@@ -119,7 +119,7 @@ impl Fault for NetFlaky {
         let (name, schedule) = (record.table.clone(), Schedule::new(&record.parameters));
         machine.workers.start(&record.id, Arc::new(flips), move |flips: &Flips, stop| {
             if let Err(error) = flips.go_through(schedule, &name, stop) {
-                flips.lock().ended = Some(format!("the link flips no more: {error:#}"));
+                flips.lock().end = Some(format!("the link flips no more: {error:#}"));
             }
         })
     }
@@ -131,7 +131,7 @@ impl Fault for NetFlaky {
     }
 
     fn dose_reader(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
-        let flips = machine.workers.seen(&record.id);
+        let flips = machine.workers.shared(&record.id);
         Box::new(Flaky {
             flips: flips.unwrap_or_else(|| Arc::new(Flips::from(0.0))),
             parameters: record.parameters.clone(),
@@ -158,35 +158,35 @@ fn flip(table: &str, down: bool) -> String {
 /// The thread's work so far.
 #[derive(Debug)]
 struct Flips {
-    began: Instant,
+    start: Instant,
     /// Time of the schedule at which the thread began.
-    began_s: f64,
-    done: Mutex<Done>,
+    start_s: f64,
+    progress: Mutex<Progress>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Done {
+struct Progress {
     /// Start of the present outage [s of the schedule].
     down_since_s: Option<f64>,
     down_s: f64,
     flips: u64,
     /// True while `nft` runs for a flip: the kernel may be in either state.
     is_flipping: bool,
-    ended: Option<String>,
+    end: Option<String>,
 }
 
 impl Flips {
-    fn from(began_s: f64) -> Flips {
-        Flips { began: Instant::now(), began_s, done: Mutex::default() }
+    fn from(start_s: f64) -> Flips {
+        Flips { start: Instant::now(), start_s, progress: Mutex::default() }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Done> {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Seconds of the schedule that have passed.
     fn now_s(&self) -> f64 {
-        self.began_s + self.began.elapsed().as_secs_f64()
+        self.start_s + self.start.elapsed().as_secs_f64()
     }
 
     fn go_through(&self, schedule: Schedule, table: &str, stop: &Stop) -> Result<()> {
@@ -211,7 +211,7 @@ impl Flips {
     }
 }
 
-impl Done {
+impl Progress {
     fn flipped(&mut self, is_down: bool, now_s: f64) {
         self.is_flipping = false;
         self.flips += 1;
@@ -222,7 +222,7 @@ impl Done {
     }
 
     /// True if no flip was under way at this moment, a later one, or in between.
-    fn is_still_until(&self, later: &Done) -> bool {
+    fn is_still_until(&self, later: &Progress) -> bool {
         !self.is_flipping && !later.is_flipping && self.flips == later.flips
     }
 
@@ -249,13 +249,13 @@ impl DoseReader for Flaky {
         let before = self.flips.lock().clone();
         let drops = nft::rules(&self.table)?.iter().any(|rule| rule.drops);
         let (after, now_s) = (self.flips.lock().clone(), self.flips.now_s());
-        if let Some(why) = &after.ended {
-            bail!("{why}");
+        if let Some(reason) = &after.end {
+            bail!("{reason}");
         }
         // A flip under way counts only when it is done.
         let settled = before.is_still_until(&after);
         self.disagreed |= settled && drops != after.down_since_s.is_some();
-        self.reading = self.compared(&after, now_s);
+        self.reading = self.compare(&after, now_s);
         Ok(())
     }
 
@@ -267,21 +267,21 @@ impl DoseReader for Flaky {
 impl Flaky {
     /// Judges the dose: it bit if the link was down for 80 to 200 % of the schedule's time, with as
     /// many flips, some of which may be late.
-    fn compared(&self, done: &Done, now_s: f64) -> Reading {
-        let (from_s, schedule) = (self.flips.began_s, Schedule::new(&self.parameters));
+    fn compare(&self, progress: &Progress, now_s: f64) -> Reading {
+        let (from_s, schedule) = (self.flips.start_s, Schedule::new(&self.parameters));
         let seconds = now_s - from_s;
         let (asked_s, flips) = schedule.within(from_s, now_s);
-        let down_s = done.down_until_s(now_s);
+        let down_s = progress.down_until_s(now_s);
         let long_enough = down_s >= SHARE_MIN * asked_s - LATE_S;
         let short_enough = down_s <= 2.0 * asked_s + LATE_S;
-        let often_enough = done.flips as f64 >= SHARE_MIN * flips as f64 - 2.0;
+        let often_enough = progress.flips as f64 >= SHARE_MIN * flips as f64 - 2.0;
         let bit = !self.disagreed && long_enough && short_enough && often_enough && down_s > 0.0;
-        let known = asked_s >= LATE_S || bit || self.disagreed;
+        let is_certain = asked_s >= LATE_S || bit || self.disagreed;
         Reading {
             asked: Some(100.0 * asked_s / seconds.max(1e-9)),
             measured: Some(100.0 * down_s / seconds.max(1e-9)),
-            bit: known.then_some(bit),
-            samples: Some(done.flips),
+            bit: is_certain.then_some(bit),
+            samples: Some(progress.flips),
             seconds: Some(seconds),
         }
     }
@@ -292,7 +292,7 @@ mod tests {
     use super::super::flip_schedule::Law;
     use super::*;
 
-    fn compared(done: Done, disagreed: bool) -> Reading {
+    fn compare(progress: Progress, disagreed: bool) -> Reading {
         let flaky = Flaky {
             flips: Arc::new(Flips::from(0.0)),
             parameters: Parameters {
@@ -307,24 +307,25 @@ mod tests {
             reading: Reading::default(),
             disagreed,
         };
-        flaky.compared(&done, 9.0)
+        flaky.compare(&progress, 9.0)
     }
 
     #[test]
     fn a_link_that_went_down_as_its_schedule_says_bit() {
         // Down at 0, 4 and 8, for 1 s each: 3 of 9 s.
-        let done = Done { down_since_s: Some(8.1), down_s: 2.0, flips: 5, ..Done::default() };
-        let seen = compared(done.clone(), false);
-        assert!((seen.asked.unwrap() - 100.0 / 3.0).abs() < 1e-9);
-        assert!((seen.measured.unwrap() - 100.0 * 2.9 / 9.0).abs() < 1e-9);
-        assert_eq!((seen.bit, seen.samples), (Some(true), Some(5)));
-        assert_eq!(compared(done, true).bit, Some(false));
+        let progress =
+            Progress { down_since_s: Some(8.1), down_s: 2.0, flips: 5, ..Progress::default() };
+        let reading = compare(progress.clone(), false);
+        assert!((reading.asked.unwrap() - 100.0 / 3.0).abs() < 1e-9);
+        assert!((reading.measured.unwrap() - 100.0 * 2.9 / 9.0).abs() < 1e-9);
+        assert_eq!((reading.bit, reading.samples), (Some(true), Some(5)));
+        assert_eq!(compare(progress, true).bit, Some(false));
     }
 
     #[test]
     fn a_state_is_known_where_no_flip_was_under_way() {
-        let up = Done::default();
-        let flipping = Done { is_flipping: true, ..up.clone() };
+        let up = Progress::default();
+        let flipping = Progress { is_flipping: true, ..up.clone() };
         let mut down = flipping.clone();
         down.flipped(true, 60.0);
         assert!(up.is_still_until(&up) && down.is_still_until(&down));
@@ -335,8 +336,8 @@ mod tests {
 
     #[test]
     fn a_link_that_stays_up_or_down_did_not_flip() {
-        assert_eq!(compared(Done::default(), false).bit, Some(false));
-        let down = Done { down_since_s: Some(0.0), flips: 1, ..Done::default() };
-        assert_eq!(compared(down, false).bit, Some(false));
+        assert_eq!(compare(Progress::default(), false).bit, Some(false));
+        let down = Progress { down_since_s: Some(0.0), flips: 1, ..Progress::default() };
+        assert_eq!(compare(down, false).bit, Some(false));
     }
 }

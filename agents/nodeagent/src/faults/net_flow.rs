@@ -1,4 +1,4 @@
-//! How fast a limping card is, in both directions: what passes its two token buckets.
+//! The speed of a limping card in both directions, by the bytes that pass its two token buckets.
 //!
 //! A service that a good policy keeps away from the limping machine does not fill the card. So the
 //! agent fills each bucket once, for a tenth of a second of its rate: outgoing by UDP broadcasts to the
@@ -60,30 +60,30 @@ impl Flows {
         Flows {
             source,
             bucket,
-            out: Flow::new(interface, |seen| seen.tx_bytes),
+            out: Flow::new(interface, |counters| counters.tx_bytes),
             // Packets that leave an ifb device's queue count as received by it.
-            in_: Flow::new(ingress, |seen| seen.rx_bytes),
+            in_: Flow::new(ingress, |counters| counters.rx_bytes),
             arrived: None,
             unled_looks: 0,
         }
     }
 
     /// True if packets come to the card and none to its bucket, though a few could have passed.
-    fn look_at_way_in(&mut self, held: Duration) -> Result<()> {
+    fn look_at_way_in(&mut self, elapsed: Duration) -> Result<()> {
         let card = traffic(&self.out.device).context("the data interface is gone")?;
-        let led = traffic(&self.in_.device).context("the ifb device is gone")?;
+        let ifb = traffic(&self.in_.device).context("the ifb device is gone")?;
         // Packets that an ifb device hands on count as sent by it; its own packets it drops.
-        self.way_in(held, card.rx_packets, led.tx_packets);
+        self.way_in(elapsed, card.rx_packets, ifb.tx_packets);
         Ok(())
     }
 
-    fn way_in(&mut self, held: Duration, come: u64, led: u64) {
-        if let Some((before, come_before, led_before)) = self.arrived.replace((held, come, led)) {
-            let bits = self.bucket.rate_bit_per_s as f64 * (held - before).as_secs_f64();
+    fn way_in(&mut self, now: Duration, card: u64, ifb: u64) {
+        if let Some((before, card_before, ifb_before)) = self.arrived.replace((now, card, ifb)) {
+            let bits = self.bucket.rate_bit_per_s as f64 * (now - before).as_secs_f64();
             let may_pass = bits > 2.0 * 8.0 * FRAME_BYTES;
-            if led > led_before {
+            if ifb > ifb_before {
                 self.unled_looks = 0;
-            } else if come >= come_before + LED_OF && may_pass {
+            } else if card >= card_before + LED_OF && may_pass {
                 self.unled_looks += 1;
             }
         }
@@ -95,17 +95,17 @@ impl Flows {
 }
 
 impl DoseReader for Flows {
-    fn look(&mut self, held: Duration) -> Result<()> {
-        let (began, is_first) = (Instant::now(), self.arrived.is_none());
+    fn look(&mut self, elapsed: Duration) -> Result<()> {
+        let (start, is_first) = (Instant::now(), self.arrived.is_none());
         for flow in [&mut self.out, &mut self.in_] {
             if is_first {
                 flow.fill(self.source, &self.bucket)?;
             }
             flow.look(&self.bucket)?;
         }
-        self.look_at_way_in(held + began.elapsed())?;
-        let led = !self.is_unled();
-        ensure!(led, "packets come to the card, and none to the bucket for them");
+        self.look_at_way_in(elapsed + start.elapsed())?;
+        let is_led = !self.is_unled();
+        ensure!(is_led, "packets come to the card, and none to the bucket for them");
         Ok(())
     }
 
@@ -139,18 +139,18 @@ impl Flow {
     }
 
     fn count(&self) -> Result<u64> {
-        let seen = traffic(&self.device).with_context(|| format!("{} is gone", self.device))?;
-        Ok((self.passed)(&seen))
+        let counters = traffic(&self.device).with_context(|| format!("{} is gone", self.device))?;
+        Ok((self.passed)(&counters))
     }
 
     /// Adds the bytes between two looks, at most `seconds` apart. A bucket passes its rate and, at
     /// once, its contents.
     fn add(&mut self, bytes: f64, seconds: f64, bucket: &TokenBucket) {
         let rate = bucket.rate_bit_per_s as f64 / 8.0;
-        let at_once = 2.0 * (bucket.burst_bytes as f64 + FRAME_BYTES);
-        self.too_fast |= bytes > 1.1 * rate * seconds + at_once;
-        let seen = 8.0 * bytes / seconds.max(1e-6);
-        self.fastest_bit_per_s = Some(self.fastest_bit_per_s.map_or(seen, |most| most.max(seen)));
+        let burst = 2.0 * (bucket.burst_bytes as f64 + FRAME_BYTES);
+        self.too_fast |= bytes > 1.1 * rate * seconds + burst;
+        let peak = 8.0 * bytes / seconds.max(1e-6);
+        self.fastest_bit_per_s = Some(self.fastest_bit_per_s.map_or(peak, |most| most.max(peak)));
     }
 
     /// Fills the bucket, and measures once its contents have passed.
@@ -161,12 +161,12 @@ impl Flow {
         let begin = self.count()?;
         let rate = bucket.rate_bit_per_s as f64 / 8.0;
         let goal = (FILL_S * rate).clamp(FILL_BYTES_MIN, FILL_BYTES_MAX) as u64;
-        let (began, emptied) = self.send(&socket, begin + bucket.burst_bytes, until)?;
-        let (_, ended) = self.send(&socket, emptied + goal, until)?;
-        let seconds = began.elapsed().as_secs_f64();
+        let (start, emptied) = self.send(&socket, begin + bucket.burst_bytes, until)?;
+        let (_, end_count) = self.send(&socket, emptied + goal, until)?;
+        let seconds = start.elapsed().as_secs_f64();
         self.look_at_queue()?;
-        if ended > emptied || self.held_back {
-            self.add((ended - emptied) as f64, seconds, bucket);
+        if end_count > emptied || self.held_back {
+            self.add((end_count - emptied) as f64, seconds, bucket);
         }
         Ok(())
     }
@@ -174,10 +174,10 @@ impl Flow {
     /// Sends until the bytes have passed or time is up; returns the bytes passed.
     fn send(&self, socket: &UdpSocket, count: u64, until: Instant) -> Result<(Instant, u64)> {
         loop {
-            let then = Instant::now();
-            let now = self.count()?;
-            if now >= count || then >= until {
-                return Ok((then, now));
+            let now = Instant::now();
+            let passed = self.count()?;
+            if passed >= count || now >= until {
+                return Ok((now, passed));
             }
             match socket.send_to(&[0; PAYLOAD_BYTES], (Ipv4Addr::BROADCAST, DISCARD)) {
                 Err(error) if error.kind() != ErrorKind::WouldBlock => {
@@ -189,13 +189,13 @@ impl Flow {
     }
 
     fn look(&mut self, bucket: &TokenBucket) -> Result<()> {
-        let then = Instant::now();
+        let now = Instant::now();
         let count = self.count()?;
         if let Some((before, count_before)) = self.last {
             let seconds = before.elapsed().as_secs_f64();
             self.add(count.saturating_sub(count_before) as f64, seconds, bucket);
         }
-        self.last = Some((then, count));
+        self.last = Some((now, count));
         if !self.held_back {
             self.look_at_queue()?;
         }
@@ -237,8 +237,8 @@ mod tests {
     use crate::machine::network::ETHERNET_MTU_BYTES;
 
     /// 2 Mbit/s with a burst of 3,200 bytes: 250 kB/s.
-    fn limped(passed: &[(f64, f64)]) -> Flow {
-        let mut flow = Flow::new("eth1", |seen| seen.tx_bytes);
+    fn flow_of(passed: &[(f64, f64)]) -> Flow {
+        let mut flow = Flow::new("eth1", |counters| counters.tx_bytes);
         for (bytes, seconds) in passed {
             flow.add(*bytes, *seconds, &TokenBucket::for_rate(2_000_000, ETHERNET_MTU_BYTES));
         }
@@ -260,36 +260,36 @@ mod tests {
 
     #[test]
     fn a_bucket_may_let_pass_its_rate_and_what_it_holds_at_once() {
-        assert!(!limped(&[(25_000.0, 0.1), (250_000.0, 1.0)]).too_fast);
-        assert!(!limped(&[(9_000.0, 0.001)]).too_fast);
-        assert!(limped(&[(25_000.0, 0.001)]).too_fast);
-        assert!(limped(&[(300_000.0, 1.0)]).too_fast);
+        assert!(!flow_of(&[(25_000.0, 0.1), (250_000.0, 1.0)]).too_fast);
+        assert!(!flow_of(&[(9_000.0, 0.001)]).too_fast);
+        assert!(flow_of(&[(25_000.0, 0.001)]).too_fast);
+        assert!(flow_of(&[(300_000.0, 1.0)]).too_fast);
     }
 
     #[test]
     fn packets_that_come_and_are_led_nowhere_are_no_limp_however_full_the_buckets() {
-        let full = || Flow { held_back: true, ..limped(&[(25_000.0, 0.1)]) };
-        let seen = |looks: &[(u64, u64)]| {
+        let full = || Flow { held_back: true, ..flow_of(&[(25_000.0, 0.1)]) };
+        let bite = |looks: &[(u64, u64)]| {
             let mut flows = flows(full(), full());
             for (second, (come, led)) in (0..).zip(looks) {
                 flows.way_in(Duration::from_secs(second), *come, *led);
             }
             flows.reading().bit
         };
-        assert_eq!(seen(&[(0, 0), (40, 0), (80, 0)]), Some(false));
-        assert_eq!(seen(&[(0, 0), (40, 0), (41, 0), (80, 0)]), Some(false));
-        assert_eq!(seen(&[(0, 0), (40, 0), (80, 40)]), Some(true));
-        assert_eq!(seen(&[(0, 0), (10, 0), (20, 0), (30, 0)]), Some(true));
+        assert_eq!(bite(&[(0, 0), (40, 0), (80, 0)]), Some(false));
+        assert_eq!(bite(&[(0, 0), (40, 0), (41, 0), (80, 0)]), Some(false));
+        assert_eq!(bite(&[(0, 0), (40, 0), (80, 40)]), Some(true));
+        assert_eq!(bite(&[(0, 0), (10, 0), (20, 0), (30, 0)]), Some(true));
     }
 
     #[test]
     fn both_directions_must_have_held_packets_back() {
-        let full = || Flow { held_back: true, ..limped(&[(25_000.0, 0.1)]) };
-        let seen = flows(full(), full()).reading();
-        assert_eq!((seen.asked, seen.measured), (Some(2.0), Some(2.0)));
-        assert_eq!(seen.bit, Some(true));
-        assert_eq!(flows(full(), limped(&[(100.0, 1.0)])).reading().bit, None);
-        let fast = limped(&[(25_000_000.0, 1.0)]);
+        let full = || Flow { held_back: true, ..flow_of(&[(25_000.0, 0.1)]) };
+        let reading = flows(full(), full()).reading();
+        assert_eq!((reading.asked, reading.measured), (Some(2.0), Some(2.0)));
+        assert_eq!(reading.bit, Some(true));
+        assert_eq!(flows(full(), flow_of(&[(100.0, 1.0)])).reading().bit, None);
+        let fast = flow_of(&[(25_000_000.0, 1.0)]);
         assert_eq!(flows(full(), fast).reading().bit, Some(false));
     }
 }

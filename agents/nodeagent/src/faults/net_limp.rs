@@ -70,10 +70,10 @@ impl Fault for NetLimp {
         );
         let (trial, bucket) = ("sc-probe", TokenBucket::for_rate(1_000_000, ETHERNET_MTU_BYTES));
         // An agent that was killed in its trial may have left it behind.
-        let tried = remove_ingress(trial, "sparecraft_probe_limp")
+        let result = remove_ingress(trial, "sparecraft_probe_limp")
             .and_then(|()| make_ingress(trial, &bucket, "sparecraft_probe_limp", trial));
-        let cleaned = remove_ingress(trial, "sparecraft_probe_limp");
-        tried.and(cleaned)
+        let cleanup = remove_ingress(trial, "sparecraft_probe_limp");
+        result.and(cleanup)
     }
 
     fn plan(&self, machine: &Machine, id: &str, parameters: &Parameters) -> Planned<Record> {
@@ -151,8 +151,8 @@ fn make_ingress(device: &str, bucket: &TokenBucket, table: &str, interface: &str
 
 fn remove_ingress(device: &str, table: &str) -> Result<()> {
     let table = nft::delete(table);
-    let there = run("ip", &["-br", "link", "show", "type", "ifb"])?;
-    if there.split_whitespace().any(|word| word == device) {
+    let devices = run("ip", &["-br", "link", "show", "type", "ifb"])?;
+    if devices.split_whitespace().any(|word| word == device) {
         run("ip", &["link", "del", device])?;
     }
     table

@@ -109,7 +109,7 @@ impl Fault for NetLoss {
     }
 
     fn dose_reader(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn DoseReader> {
-        Box::new(Counted {
+        Box::new(DropDose {
             table: record.table.clone(),
             asked: f64::from(record.lost_in_10000) / 1e4,
             packets: Packets::default(),
@@ -117,7 +117,7 @@ impl Fault for NetLoss {
     }
 }
 
-struct Counted {
+struct DropDose {
     table: String,
     asked: f64,
     packets: Packets,
@@ -126,26 +126,26 @@ struct Counted {
 /// The counts of the table's chains, together.
 #[derive(std::default::Default)]
 struct Packets {
-    seen: f64,
+    total: f64,
     dropped: f64,
 }
 
-impl DoseReader for Counted {
+impl DoseReader for DropDose {
     fn look(&mut self, _held: Duration) -> Result<()> {
         self.packets = Packets::default();
         // In each chain one rule counts the packets that come, and one those that it drops.
         for rule in nft::rules(&self.table)? {
             match rule.drops {
                 true => self.packets.dropped += rule.packets,
-                false => self.packets.seen += rule.packets,
+                false => self.packets.total += rule.packets,
             }
         }
         Ok(())
     }
 
     fn reading(&self) -> Reading {
-        let Packets { seen, dropped } = self.packets;
-        share(self.asked, seen, dropped)
+        let Packets { total, dropped } = self.packets;
+        share(self.asked, total, dropped)
     }
 }
 
@@ -166,26 +166,26 @@ mod tests {
         assert!(text.contains("hook egress device \"eth1\""), "{text}");
     }
 
-    fn counted(seen: f64, dropped: f64) -> Reading {
-        let counted =
-            Counted { table: String::new(), asked: 0.1, packets: Packets { seen, dropped } };
-        counted.reading()
+    fn dose_of(total: f64, dropped: f64) -> Reading {
+        let reader =
+            DropDose { table: String::new(), asked: 0.1, packets: Packets { total, dropped } };
+        reader.reading()
     }
 
     #[test]
     fn a_loss_bit_where_about_the_asked_share_is_gone() {
-        let seen = counted(4_000.0, 390.0);
-        assert_eq!((seen.asked, seen.measured), (Some(10.0), Some(9.75)));
-        assert_eq!(seen.bit, Some(true));
-        assert_eq!(counted(4_000.0, 200.0).bit, Some(false));
-        assert_eq!(counted(4_000.0, 0.0).bit, Some(false));
+        let reading = dose_of(4_000.0, 390.0);
+        assert_eq!((reading.asked, reading.measured), (Some(10.0), Some(9.75)));
+        assert_eq!(reading.bit, Some(true));
+        assert_eq!(dose_of(4_000.0, 200.0).bit, Some(false));
+        assert_eq!(dose_of(4_000.0, 0.0).bit, Some(false));
     }
 
     #[test]
     fn too_few_packets_decide_nothing() {
-        assert_eq!((counted(0.0, 0.0).measured, counted(0.0, 0.0).bit), (None, None));
-        assert_eq!(counted(90.0, 0.0).bit, None);
-        assert_eq!(counted(110.0, 0.0).bit, Some(false));
-        assert_eq!(counted(110.0, 3.0).bit, Some(true));
+        assert_eq!((dose_of(0.0, 0.0).measured, dose_of(0.0, 0.0).bit), (None, None));
+        assert_eq!(dose_of(90.0, 0.0).bit, None);
+        assert_eq!(dose_of(110.0, 0.0).bit, Some(false));
+        assert_eq!(dose_of(110.0, 3.0).bit, Some(true));
     }
 }

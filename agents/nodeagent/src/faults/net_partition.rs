@@ -151,7 +151,7 @@ impl DoseReader for Cut {
             self.sent += 1;
         }
         let rules = nft::rules(&self.table)?;
-        self.dropped = Some(rules.iter().map(|it| it.packets).sum());
+        self.dropped = Some(rules.iter().map(|rule| rule.packets).sum());
         Ok(())
     }
 
@@ -185,19 +185,19 @@ mod tests {
         for text in ["", "web-1", "198.18.0.1;drop", "198.18.0.1,", "::1", "198.18.0.0/24"] {
             assert!(peers_of(text).is_err(), "{text:?}");
         }
-        let many: Vec<String> =
+        let addresses: Vec<String> =
             (0..300).map(|n| format!("198.18.{}.{}", n / 200, n % 200)).collect();
-        assert!(peers_of(&many.join(",")).is_err());
+        assert!(peers_of(&addresses.join(",")).is_err());
     }
 
     #[test]
     fn a_cut_bit_if_it_dropped_something_and_did_not_if_it_let_the_agents_own_pass() {
-        let read = |dropped: f64, sent: u64| {
+        let bite = |dropped: f64, sent: u64| {
             let cut = Cut { table: String::new(), peer: None, dropped: Some(dropped), sent };
             cut.reading().bit
         };
-        assert_eq!(read(3.0, 1), Some(true));
-        assert_eq!(read(0.0, 1), Some(false));
-        assert_eq!(read(0.0, 0), None);
+        assert_eq!(bite(3.0, 1), Some(true));
+        assert_eq!(bite(0.0, 1), Some(false));
+        assert_eq!(bite(0.0, 0), None);
     }
 }

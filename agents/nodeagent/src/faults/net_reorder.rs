@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dose::Scale;
 use super::net_loss::{Direction, DIRECTION};
-use super::packet_interceptor::{Asked, Intercepted, PacketFault};
+use super::packet_interceptor::{Goal, Intercepted, PacketFault};
 use super::packet_queue::{PacketTransform, Verdict};
 use super::parameter::{Default, Parameter};
 
@@ -61,8 +61,8 @@ impl PacketFault for NetReorder {
         })
     }
 
-    fn asked(parameters: &Parameters) -> Asked {
-        Asked::Overtaken(parameters.percent / 100.0)
+    fn goal(parameters: &Parameters) -> Goal {
+        Goal::Overtaken(parameters.percent / 100.0)
     }
 }
 

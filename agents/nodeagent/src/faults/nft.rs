@@ -52,9 +52,9 @@ fn parse(listing: &str) -> Result<Vec<Rule>> {
     let objects = listing["nftables"].as_array().into_iter().flatten();
     let rule = |object: &Value| {
         let expressions = object["rule"]["expr"].as_array()?;
-        let of = |name: &str| expressions.iter().find(|one| one.get(name).is_some());
-        let count = of("counter").and_then(|one| one["counter"]["packets"].as_f64());
-        Some(Rule { packets: count.unwrap_or(0.0), drops: of("drop").is_some() })
+        let find = |name: &str| expressions.iter().find(|part| part.get(name).is_some());
+        let count = find("counter").and_then(|part| part["counter"]["packets"].as_f64());
+        Some(Rule { packets: count.unwrap_or(0.0), drops: find("drop").is_some() })
     };
     Ok(objects.filter_map(rule).collect())
 }

@@ -54,7 +54,7 @@ pub trait PacketFault: Send + Sync + 'static {
     /// The effect on each of them.
     fn transform(parameters: &Self::Parameters, rng: SmallRng) -> Box<dyn PacketTransform>;
     /// The dose to measure.
-    fn asked(parameters: &Self::Parameters) -> Asked;
+    fn goal(parameters: &Self::Parameters) -> Goal;
 }
 
 pub struct Intercepted<F>(pub F);
@@ -83,9 +83,9 @@ impl<F: PacketFault> Fault for Intercepted<F> {
         let tap = Tap::like(&data.name, TRIAL_DEVICE)?;
         let mac = mac_of(TRIAL_DEVICE)?;
         let hooks = Direction::Both.hooks();
-        let tried = nft::check(&ruleset(TRIAL, "lo", TRIAL_DEVICE, &mac, &hooks));
+        let result = nft::check(&ruleset(TRIAL, "lo", TRIAL_DEVICE, &mac, &hooks));
         drop(tap);
-        tried
+        result
     }
 
     fn resource(&self, _parameters: &Self::Parameters) -> String {
@@ -114,7 +114,7 @@ impl<F: PacketFault> Fault for Intercepted<F> {
     }
 
     fn dose_reader(&self, machine: &Arc<Machine>, record: &Self::Record) -> Box<dyn DoseReader> {
-        record.passage.dose_reader(machine, F::asked(&record.parameters))
+        record.passage.dose_reader(machine, F::goal(&record.parameters))
     }
 }
 
@@ -151,9 +151,9 @@ impl PacketInterceptor {
         let carried = move |counts: &Counts, stop: &Stop| {
             if let Err(error) = carry(&tap, own, &mut *transform, counts, stop) {
                 // The device goes with this thread: without the table packets pass it by.
-                let undone = nft::delete(&table);
-                let why = format!("packets are not held any more: {error:#}, {undone:?}");
-                *counts.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                let deletion = nft::delete(&table);
+                let reason = format!("packets are not held any more: {error:#}, {deletion:?}");
+                *counts.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
             }
         };
         let counts = Arc::new(Counts::default());
@@ -165,19 +165,18 @@ impl PacketInterceptor {
 
     /// Ends the interception; packets bypass the device before it is removed.
     fn close(&self, machine: &Machine) -> Result<()> {
-        let deleted = nft::delete(&self.table);
+        let result = nft::delete(&self.table);
         machine.workers.stop(&self.id);
-        deleted
+        result
     }
 
     /// The reader of its dose.
-    fn dose_reader(&self, machine: &Machine, asked: Asked) -> Box<dyn DoseReader> {
-        Box::new(Passed {
-            counts: machine.workers.seen(&self.id).unwrap_or_default(),
+    fn dose_reader(&self, machine: &Machine, goal: Goal) -> Box<dyn DoseReader> {
+        Box::new(PacketDose {
+            counts: machine.workers.shared(&self.id).unwrap_or_default(),
             interface: self.interface.clone(),
-            asked,
-            last: None,
-            passed_by: false,
+            goal,
+            bypass: Bypass::default(),
         })
     }
 
@@ -195,20 +194,20 @@ fn carry(
     counts: &Counts,
     stop: &Stop,
 ) -> Result<()> {
-    let (began, mut queue) = (Instant::now(), Queue::default());
+    let (start, mut queue) = (Instant::now(), Queue::default());
     let mut buffer = vec![0; FRAME_BYTES_MAX];
-    while !stop.is_asked() {
-        let until_due = queue.due().map(|due| due.saturating_sub(began.elapsed()));
+    while !stop.is_stopped() {
+        let until_due = queue.due().map(|due| due.saturating_sub(start.elapsed()));
         tap.wait(until_due.map_or(STOP_SEEN_WITHIN, |wait| wait.min(STOP_SEEN_WITHIN)))?;
         while let Some(length) = tap.receive(&mut buffer)? {
             let frame = &buffer[..length];
             if is_ipv4(frame) {
                 let is_outgoing = frame[6..12] == own;
-                queue.take(frame.into(), is_outgoing, began.elapsed(), transform, counts);
+                queue.take(frame.into(), is_outgoing, start.elapsed(), transform, counts);
             }
-            send_due(tap, &mut queue, began, transform, counts)?;
+            send_due(tap, &mut queue, start, transform, counts)?;
         }
-        send_due(tap, &mut queue, began, transform, counts)?;
+        send_due(tap, &mut queue, start, transform, counts)?;
     }
     Ok(())
 }
@@ -216,11 +215,11 @@ fn carry(
 fn send_due(
     tap: &Tap,
     queue: &mut Queue,
-    began: Instant,
+    start: Instant,
     transform: &dyn PacketTransform,
     counts: &Counts,
 ) -> Result<()> {
-    while let Some(frame) = queue.next(began.elapsed(), transform, counts) {
+    while let Some(frame) = queue.next(start.elapsed(), transform, counts) {
         tap.send(&frame)?;
     }
     Ok(())
@@ -264,7 +263,7 @@ fn ruleset(table: &str, interface: &str, device: &str, mac: &str, hooks: &[Strin
 
 /// The asked dose.
 #[derive(Debug, Clone, Copy)]
-pub enum Asked {
+pub enum Goal {
     /// Mean time for which a packet is held [ms].
     HeldMs(f64),
     /// A share of them to be struck (0 to 1).
@@ -273,55 +272,76 @@ pub enum Asked {
     Overtaken(f64),
 }
 
-struct Passed {
+struct PacketDose {
     counts: Arc<Counts>,
     interface: String,
-    asked: Asked,
-    /// Packets that had gone through here, and over the interface.
+    goal: Goal,
+    bypass: Bypass,
+}
+
+/// Packets that take another way than through the interceptor.
+#[derive(Default)]
+struct Bypass {
+    /// Packets that had gone through the interceptor, and over the interface.
     last: Option<(u64, u64)>,
-    passed_by: bool,
+    looks: u32,
+    is_certain: bool,
+}
+
+impl Bypass {
+    /// Notes the packets so far. One look decides nothing: the last packets of a burst may still be
+    /// held, or not yet be read, while the interface counts them.
+    fn look(&mut self, taken: u64, carried: u64) {
+        if let Some((taken_before, carried_before)) = self.last {
+            if taken != taken_before {
+                self.looks = 0;
+            } else if carried.saturating_sub(carried_before) >= PASSED_BY_MIN {
+                self.looks += 1;
+            }
+            self.is_certain |= self.looks >= PASSED_BY_LOOKS;
+        }
+        self.last = Some((taken, carried));
+    }
 }
 
 /// Packets over the interface after which none in the interceptor means that they take another way.
 const PASSED_BY_MIN: u64 = 20;
+/// Looks that say so, with none in between that saw a packet in the interceptor.
+const PASSED_BY_LOOKS: u32 = 2;
 /// Minimum packets for a mean.
 const PACKETS_MIN: u64 = 5;
 /// Share of the requested delay that counts as a bite.
 const HELD_SHARE_MIN: f64 = 0.8;
 
-impl DoseReader for Passed {
+impl DoseReader for PacketDose {
     fn look(&mut self, _held: Duration) -> Result<()> {
-        let ended = self.counts.ended.lock();
-        if let Some(why) = &*ended.unwrap_or_else(PoisonError::into_inner) {
-            bail!("{why}");
+        let end = self.counts.end.lock();
+        if let Some(reason) = &*end.unwrap_or_else(PoisonError::into_inner) {
+            bail!("{reason}");
         }
-        let carried = traffic(&self.interface).unwrap_or_default();
-        let now = (get(&self.counts.taken), carried.rx_packets + carried.tx_packets);
-        if let Some((taken, carried)) = self.last {
-            let went = now.1.saturating_sub(carried);
-            self.passed_by |= now.0 == taken && went >= PASSED_BY_MIN;
-        }
-        self.last = Some(now);
+        let counters = traffic(&self.interface).unwrap_or_default();
+        self.bypass.look(get(&self.counts.taken), counters.rx_packets + counters.tx_packets);
         Ok(())
     }
 
     fn reading(&self) -> Reading {
-        let reading = match self.asked {
-            Asked::Share(asked) => self.share(asked),
-            Asked::Overtaken(asked) => {
+        let reading = match self.goal {
+            Goal::Share(asked) => self.share(asked),
+            Goal::Overtaken(asked) => {
                 let some = (get(&self.counts.struck) > 0).then_some(true);
                 Reading { bit: some, ..self.share(asked) }
             }
-            Asked::HeldMs(asked) => self.mean(asked),
+            Goal::HeldMs(asked) => self.mean(asked),
         };
-        Reading { bit: if self.passed_by { Some(false) } else { reading.bit }, ..reading }
+        let bit = if self.bypass.is_certain { Some(false) } else { reading.bit };
+        Reading { bit, ..reading }
     }
 }
 
-impl Passed {
+impl PacketDose {
     fn share(&self, asked: f64) -> Reading {
-        let (taken, struck) = (get(&self.counts.taken), get(&self.counts.struck));
-        share(asked, taken as f64, struck as f64)
+        let (total, struck) = (get(&self.counts.taken), get(&self.counts.struck));
+        share(asked, total as f64, struck as f64)
     }
 
     fn mean(&self, asked: f64) -> Reading {
@@ -355,15 +375,14 @@ mod tests {
         assert!(!one_way.contains("hook ingress device \"eth1\""), "{one_way}");
     }
 
-    fn read(asked: Asked, counts: Counts, passed_by: bool) -> Reading {
-        let passed = Passed {
+    fn read(goal: Goal, counts: Counts, passed_by: bool) -> Reading {
+        let reader = PacketDose {
             counts: Arc::new(counts),
             interface: String::new(),
-            asked,
-            last: None,
-            passed_by,
+            goal,
+            bypass: Bypass { is_certain: passed_by, ..Bypass::default() },
         };
-        passed.reading()
+        reader.reading()
     }
 
     fn counts(taken: u64, struck: u64, held_us: u64) -> Counts {
@@ -378,20 +397,35 @@ mod tests {
 
     #[test]
     fn a_delay_bit_where_packets_were_held_for_it_on_average() {
-        let seen = read(Asked::HeldMs(20.0), counts(10, 0, 210_000), false);
-        assert_eq!((seen.measured, seen.bit), (Some(21.0), Some(true)));
-        let short = read(Asked::HeldMs(20.0), counts(10, 0, 150_000), false);
-        assert_eq!(short.bit, Some(false));
-        let few = read(Asked::HeldMs(20.0), counts(3, 0, 60_000), false);
-        assert_eq!((few.measured, few.bit), (Some(20.0), None));
-        assert_eq!(read(Asked::HeldMs(20.0), counts(0, 0, 0), false).measured, None);
+        let reading = read(Goal::HeldMs(20.0), counts(10, 0, 210_000), false);
+        assert_eq!((reading.measured, reading.bit), (Some(21.0), Some(true)));
+        let reading = read(Goal::HeldMs(20.0), counts(10, 0, 150_000), false);
+        assert_eq!(reading.bit, Some(false));
+        let reading = read(Goal::HeldMs(20.0), counts(3, 0, 60_000), false);
+        assert_eq!((reading.measured, reading.bit), (Some(20.0), None));
+        assert_eq!(read(Goal::HeldMs(20.0), counts(0, 0, 0), false).measured, None);
     }
 
     #[test]
     fn packets_that_went_over_the_interface_past_the_queue_were_not_struck() {
-        let by = read(Asked::Share(0.1), counts(1_000, 100, 0), true);
+        let by = read(Goal::Share(0.1), counts(1_000, 100, 0), true);
         assert_eq!((by.measured, by.bit), (Some(10.0), Some(false)));
-        assert_eq!(read(Asked::Share(0.1), counts(1_000, 100, 0), false).bit, Some(true));
+        assert_eq!(read(Goal::Share(0.1), counts(1_000, 100, 0), false).bit, Some(true));
+    }
+
+    #[test]
+    fn a_bypass_is_seen_twice_without_a_packet_in_between() {
+        let mut bypass = Bypass::default();
+        // The second look met the last 50 packets of a burst, which were held before.
+        for (taken, carried) in [(0, 0), (4_000, 3_950), (4_000, 4_000), (4_010, 4_040)] {
+            bypass.look(taken, carried);
+            assert!(!bypass.is_certain);
+        }
+        bypass.look(4_010, 4_080);
+        bypass.look(4_010, 4_080);
+        assert!(!bypass.is_certain);
+        bypass.look(4_010, 4_120);
+        assert!(bypass.is_certain);
     }
 
     #[test]

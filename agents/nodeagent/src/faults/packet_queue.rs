@@ -23,7 +23,7 @@ pub struct Counts {
     /// Frames that came while the queue was full.
     pub overflowed: AtomicU64,
     /// Reason for holding no more frames, once there is one.
-    pub ended: Mutex<Option<String>>,
+    pub end: Mutex<Option<String>>,
 }
 
 /// The fate of one frame.
@@ -50,17 +50,17 @@ pub trait PacketTransform: Send {
 /// The frames that are held.
 #[derive(Debug, Default)]
 pub struct Queue {
-    held: BinaryHeap<Reverse<Held>>,
+    packets: BinaryHeap<Reverse<Packet>>,
     number: u64,
     /// Latest number that was passed on, by direction.
-    gone: [u64; 2],
+    last_numbers: [u64; 2],
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Held {
+struct Packet {
     due: Duration,
     number: u64,
-    came: Duration,
+    arrival: Duration,
     is_outgoing: bool,
     frame: Vec<u8>,
 }
@@ -75,7 +75,7 @@ impl Queue {
         transform: &mut dyn PacketTransform,
         counts: &Counts,
     ) {
-        if self.held.len() >= FRAMES_MAX {
+        if self.packets.len() >= FRAMES_MAX {
             counts.overflowed.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -83,10 +83,10 @@ impl Queue {
         counts.taken.fetch_add(verdict.taken.into(), Ordering::Relaxed);
         counts.struck.fetch_add(verdict.struck.into(), Ordering::Relaxed);
         self.number += 1;
-        self.held.push(Reverse(Held {
+        self.packets.push(Reverse(Packet {
             due: verdict.due,
             number: self.number,
-            came: now,
+            arrival: now,
             is_outgoing,
             frame,
         }));
@@ -102,21 +102,21 @@ impl Queue {
         if self.due()? > now {
             return None;
         }
-        let Reverse(held) = self.held.pop()?;
-        let gone = &mut self.gone[usize::from(held.is_outgoing)];
-        let was_overtaken = *gone > held.number;
-        *gone = held.number.max(*gone);
-        let held_us = now.saturating_sub(held.came).as_micros() as u64;
+        let Reverse(packet) = self.packets.pop()?;
+        let last = &mut self.last_numbers[usize::from(packet.is_outgoing)];
+        let was_overtaken = *last > packet.number;
+        *last = packet.number.max(*last);
+        let held_us = now.saturating_sub(packet.arrival).as_micros() as u64;
         counts.passed.fetch_add(1, Ordering::Relaxed);
         counts.held_us.fetch_add(held_us, Ordering::Relaxed);
         let struck = was_overtaken && transform.strikes_by_overtaking();
         counts.struck.fetch_add(struck.into(), Ordering::Relaxed);
-        Some(held.frame)
+        Some(packet.frame)
     }
 
     /// Time at which the next packet is due.
     pub fn due(&self) -> Option<Duration> {
-        self.held.peek().map(|Reverse(held)| held.due)
+        self.packets.peek().map(|Reverse(packet)| packet.due)
     }
 }
 

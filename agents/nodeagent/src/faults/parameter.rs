@@ -27,7 +27,7 @@ pub struct Parameter {
     name: &'static str,
     summary: &'static str,
     #[serde(rename = "type")]
-    of: Type,
+    kind: Type,
     required: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     unit: Option<&'static str>,
@@ -53,7 +53,7 @@ impl Parameter {
         Self {
             name,
             summary,
-            of: Type::Number,
+            kind: Type::Number,
             required: true,
             unit: None,
             default: None,
@@ -66,12 +66,12 @@ impl Parameter {
 
     /// A required whole number.
     pub const fn integer(name: &'static str, summary: &'static str) -> Self {
-        Self { of: Type::Integer, ..Self::number(name, summary) }
+        Self { kind: Type::Integer, ..Self::number(name, summary) }
     }
 
     /// A required text.
     pub const fn string(name: &'static str, summary: &'static str) -> Self {
-        Self { of: Type::String, ..Self::number(name, summary) }
+        Self { kind: Type::String, ..Self::number(name, summary) }
     }
 
     /// The unit of its value.
@@ -110,8 +110,8 @@ impl Parameter {
     }
 
     /// The value with the default filled in.
-    fn complete(&self, given: Option<&Value>) -> Result<Value, String> {
-        let value = match given {
+    fn complete(&self, input: Option<&Value>) -> Result<Value, String> {
+        let value = match input {
             None | Some(Value::Null) if self.required => {
                 return Err(format!("{}: expected {} (got none)", self.name, self.expected()))
             }
@@ -125,7 +125,7 @@ impl Parameter {
     }
 
     fn allows(&self, value: &Value) -> bool {
-        match (self.of, value) {
+        match (self.kind, value) {
             (Type::String, Value::String(text)) => {
                 self.values.is_empty() || self.values.contains(&text.as_str())
             }
@@ -142,7 +142,7 @@ impl Parameter {
     }
 
     fn expected(&self) -> String {
-        let mut text = match self.of {
+        let mut text = match self.kind {
             Type::Number => "a number".to_owned(),
             Type::Integer => "a whole number".to_owned(),
             Type::String if self.values.is_empty() => "a text".to_owned(),
@@ -162,17 +162,17 @@ impl Parameter {
 }
 
 /// The parameters with their defaults filled in; unknown and impossible ones are refused.
-pub fn complete(allowed: &[Parameter], given: &Value) -> Result<Value, String> {
-    let given = given.as_object().ok_or_else(|| format!("expected an object (got {given})"))?;
+pub fn complete(allowed: &[Parameter], input: &Value) -> Result<Value, String> {
+    let input = input.as_object().ok_or_else(|| format!("expected an object (got {input})"))?;
     let is_known = |name: &String| allowed.iter().any(|parameter| parameter.name == name);
-    if let Some(name) = given.keys().find(|name| !is_known(name)) {
+    if let Some(name) = input.keys().find(|name| !is_known(name)) {
         let names: Vec<&str> = allowed.iter().map(|parameter| parameter.name).collect();
         let names = names.join(", ");
         return Err(format!("{name}: expected one of {names}"));
     }
     let mut complete = Map::new();
     for parameter in allowed {
-        let value = parameter.complete(given.get(parameter.name));
+        let value = parameter.complete(input.get(parameter.name));
         complete.insert(parameter.name.to_owned(), value?);
     }
     Ok(Value::Object(complete))
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn impossible_parameters_are_refused() {
-        for (given, name) in [
+        for (input, name) in [
             (json!({}), "factor"),
             (json!({"factor": 1}), "factor"),
             (json!({"factor": -3}), "factor"),
@@ -230,8 +230,8 @@ mod tests {
             (json!({"factor": 2, "speed": 1}), "speed"),
             (json!([]), "object"),
         ] {
-            let error = complete(&ALL, &given).unwrap_err();
-            assert!(error.contains(name), "{given}: {error}");
+            let error = complete(&ALL, &input).unwrap_err();
+            assert!(error.contains(name), "{input}: {error}");
         }
     }
 

@@ -7,13 +7,13 @@ use super::disk_io::SEED;
 use super::libc_interposer::{CallFault, Interposed, ERROR, MALLOC, NULL, PERCENT};
 use super::parameter::{Default, Parameter};
 use super::Refusal;
-use crate::machine::calls::Altered;
+use crate::machine::calls::Alteration;
 
 pub struct ProcessBadParameters;
 pub const PROCESS_BAD_PARAMETERS: Interposed<ProcessBadParameters> =
     Interposed(ProcessBadParameters);
 
-/// As the library numbers them.
+/// System calls, by the library's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Call {
@@ -25,7 +25,7 @@ enum Call {
     Malloc = MALLOC as isize,
 }
 
-/// As the library numbers them.
+/// Harms, by the library's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Bad {
@@ -64,7 +64,7 @@ impl CallFault for ProcessBadParameters {
     ];
     type Parameters = Parameters;
 
-    fn altered(parameters: &Parameters) -> Result<Altered, Refusal> {
+    fn alteration(parameters: &Parameters) -> Result<Alteration, Refusal> {
         let (call, bad) = (parameters.call, parameters.bad);
         let has_size = call != Call::Open;
         let has_pointer = call != Call::Malloc;
@@ -76,7 +76,7 @@ impl CallFault for ProcessBadParameters {
                 Self::KIND
             )));
         }
-        Ok(Altered {
+        Ok(Alteration {
             calls: call as u32,
             harm: bad as u32,
             error: parameters.errno,

@@ -65,12 +65,12 @@ impl Fault for ProcessHang {
 }
 
 /// Refuses a role that does not run.
-pub fn refuse_unless_running(machine: &Machine, what: &str) -> Result<(), Refusal> {
+pub fn refuse_unless_running(machine: &Machine, action: &str) -> Result<(), Refusal> {
     match machine.role.service() {
         ServiceState::Running => Ok(()),
-        state => {
-            Err(Refusal::Conflict(format!("the role is {state:?}; only a running role can {what}")))
-        }
+        state => Err(Refusal::Conflict(format!(
+            "the role is {state:?}; only a running role can {action}"
+        ))),
     }
 }
 

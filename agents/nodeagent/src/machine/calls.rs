@@ -16,7 +16,7 @@ use crate::config::Config;
 /// The role's variable.
 const WANTED: &str = "CALL_FAULTS";
 /// The variable that tells the library its file.
-const TOLD: &str = "SPARECRAFT_CALLS";
+const CONTROL: &str = "SPARECRAFT_CALLS";
 const PRELOAD: &str = "LD_PRELOAD";
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/calls.so"));
 const CONTROL_BYTES: usize = 48;
@@ -24,7 +24,7 @@ const COUNTS_AT: u64 = 32;
 
 /// Calls to alter, and their treatment, in the library's format.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Altered {
+pub struct Alteration {
     pub calls: u32,
     pub harm: u32,
     pub error: u32,
@@ -35,8 +35,8 @@ pub struct Altered {
 /// Calls of that kind, and those of them that were altered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    pub seen: u64,
-    pub hit: u64,
+    pub calls: u64,
+    pub alterations: u64,
 }
 
 /// The library and its control file.
@@ -67,7 +67,7 @@ impl Calls {
             self.write()?;
             let name = |path: &Path| path.to_string_lossy().into_owned();
             variables.insert(PRELOAD.into(), name(&self.library));
-            variables.insert(TOLD.into(), name(&self.control));
+            variables.insert(CONTROL.into(), name(&self.control));
         }
         Ok(())
     }
@@ -90,20 +90,20 @@ impl Calls {
 
     /// Checks that a library can be loaded into programs here and counts their calls.
     pub fn can(directory: &Path) -> Result<()> {
-        let tried = Calls::under(directory);
+        let trial = Calls::under(directory);
         fs::create_dir_all(directory)?;
-        tried.write()?;
-        tried.alter(&Altered { calls: 1, harm: 5, error: 5, share: 0.0, seed: 0 })?;
+        trial.write()?;
+        trial.alter(&Alteration { calls: 1, harm: 5, error: 5, share: 0.0, seed: 0 })?;
         let reading = Command::new("dd")
             .args(["if=/dev/null", "count=1", "status=none"])
-            .env(PRELOAD, &tried.library)
-            .env(TOLD, &tried.control)
+            .env(PRELOAD, &trial.library)
+            .env(CONTROL, &trial.control)
             .output()
             .context("cannot run dd")?;
-        let seen = tried.counts()?.seen;
+        let count = trial.counts()?.calls;
         fs::remove_dir_all(directory)?;
-        let said = String::from_utf8_lossy(&reading.stderr).into_owned();
-        ensure!(seen > 0, "a library that was loaded counted no call: {}", said.trim());
+        let stderr = String::from_utf8_lossy(&reading.stderr).into_owned();
+        ensure!(count > 0, "a library that was loaded counted no call: {}", stderr.trim());
         Ok(())
     }
 
@@ -114,15 +114,15 @@ impl Calls {
     }
 
     /// Alters these calls from now on, and resets the counts.
-    pub fn alter(&self, what: &Altered) -> Result<()> {
+    pub fn alter(&self, alteration: &Alteration) -> Result<()> {
         let file = self.open()?;
         file.write_all_at(&[0; CONTROL_BYTES], 0)?;
-        let mut rest = [what.harm, what.error, 0].map(u32::to_ne_bytes).concat();
-        rest.extend(threshold(what.share).to_ne_bytes());
-        rest.extend(what.seed.to_ne_bytes());
-        file.write_all_at(&rest, 4)?;
+        let mut fields = [alteration.harm, alteration.error, 0].map(u32::to_ne_bytes).concat();
+        fields.extend(threshold(alteration.share).to_ne_bytes());
+        fields.extend(alteration.seed.to_ne_bytes());
+        file.write_all_at(&fields, 4)?;
         // Last, for it is what the library looks at first.
-        file.write_all_at(&what.calls.to_ne_bytes(), 0).context("the library's control file")
+        file.write_all_at(&alteration.calls.to_ne_bytes(), 0).context("the library's control file")
     }
 
     /// Alters no calls from now on; without a file none ever was.
@@ -137,8 +137,8 @@ impl Calls {
     pub fn counts(&self) -> Result<Counts> {
         let mut bytes = [0; 16];
         self.open()?.read_exact_at(&mut bytes, COUNTS_AT)?;
-        let whole = u128::from_ne_bytes(bytes);
-        Ok(Counts { seen: whole as u64, hit: (whole >> 64) as u64 })
+        let counts = u128::from_ne_bytes(bytes);
+        Ok(Counts { calls: counts as u64, alterations: (counts >> 64) as u64 })
     }
 
     fn open(&self) -> Result<File> {
@@ -166,19 +166,19 @@ mod tests {
         let calls = Calls::under(directory.path());
         let mut variables = BTreeMap::from([(WANTED.to_owned(), "on".to_owned())]);
         calls.settle(&mut variables).unwrap();
-        let all = Altered { calls: 1, harm: 5, error: 5, share: 1.0, seed: 0 };
-        let read = || {
+        let all = Alteration { calls: 1, harm: 5, error: 5, share: 1.0, seed: 0 };
+        let reads = || {
             let mut dd = Command::new("dd");
             dd.args(["if=/etc/hostname", "status=none"]).envs(&variables);
             dd.output().unwrap().status.success()
         };
-        assert!(read());
+        assert!(reads());
         calls.alter(&all).unwrap();
-        assert!(!read());
+        assert!(!reads());
         let counts = calls.counts().unwrap();
-        assert!(counts.seen > 0 && counts.hit == counts.seen, "{counts:?}");
+        assert!(counts.calls > 0 && counts.alterations == counts.calls, "{counts:?}");
         calls.leave().unwrap();
-        assert!(read());
+        assert!(reads());
         assert_eq!(calls.counts().unwrap(), counts);
     }
 

@@ -84,13 +84,13 @@ pub fn make_child(machine: &Path, child: &str) -> Result<Controller> {
 fn mount_once(place: &Path, kind: &str, options: Option<&str>) -> Result<()> {
     fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let there = place.to_string_lossy();
-    if mounts.lines().any(|line| line.split(' ').nth(1) == Some(&*there)) {
+    let text = place.to_string_lossy();
+    if mounts.lines().any(|line| line.split(' ').nth(1) == Some(&*text)) {
         return Ok(());
     }
     mount(Some("none"), place, Some(kind), MsFlags::empty(), options).with_context(|| {
         format!(
-            "cannot mount {kind} {} at {there} as process {} (needs CAP_SYS_ADMIN)",
+            "cannot mount {kind} {} at {text} as process {} (needs CAP_SYS_ADMIN)",
             options.unwrap_or_default(),
             Pid::this()
         )

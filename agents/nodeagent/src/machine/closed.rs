@@ -30,8 +30,8 @@ impl Closed {
     /// Existing folders as words of `exec-role`.
     pub fn words(&self) -> Vec<PathBuf> {
         let words = |name: &'static str, paths: &[PathBuf]| -> Vec<PathBuf> {
-            let there = paths.iter().filter(|path| path.exists());
-            there.flat_map(|path| [name.into(), path.clone()]).collect()
+            let existing = paths.iter().filter(|path| path.exists());
+            existing.flat_map(|path| [name.into(), path.clone()]).collect()
         };
         let mut all = words(WRITABLE, &self.writable);
         all.extend(words(READ_ONLY, &self.read_only));
@@ -105,9 +105,9 @@ mod tests {
         let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
         assert_eq!(words, ["--writable", "/etc/passwd", "--read-only", "/usr"]);
         let all = [&words[..], &["--join", "/a", "--", "x"]].concat();
-        let (read, rest) = Closed::parse(&all).unwrap();
-        assert_eq!(read.read_only, [PathBuf::from("/usr")]);
-        assert_eq!(read.writable, [PathBuf::from("/etc/passwd")]);
+        let (closed, rest) = Closed::parse(&all).unwrap();
+        assert_eq!(closed.read_only, [PathBuf::from("/usr")]);
+        assert_eq!(closed.writable, [PathBuf::from("/etc/passwd")]);
         assert_eq!(rest, ["--join", "/a", "--", "x"]);
         assert!(Closed::parse(&["--read-only"]).is_err());
     }

@@ -17,9 +17,9 @@ pub fn run(program: &str, arguments: &[&str]) -> Result<String> {
     run_with_input(program, arguments, "")
 }
 
-/// As `run`, with text on its standard input.
+/// Runs a program as `run` does, with text on its standard input.
 pub fn run_with_input(program: &str, arguments: &[&str], input: &str) -> Result<String> {
-    let shown = format!("{program} {}", arguments.join(" "));
+    let text = format!("{program} {}", arguments.join(" "));
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
@@ -32,7 +32,7 @@ pub fn run_with_input(program: &str, arguments: &[&str], input: &str) -> Result<
         let _ = stdin.write_all(input.as_bytes());
     }
     let pid = Pid::from_raw(child.id().try_into()?);
-    let (finished, result) = mpsc::channel();
+    let (sender, result) = mpsc::channel();
     let waiter = thread::spawn(move || {
         let mut out = String::new();
         if let Some(mut stdout) = child.stdout.take() {
@@ -42,7 +42,7 @@ pub fn run_with_input(program: &str, arguments: &[&str], input: &str) -> Result<
         if let Some(mut stderr) = child.stderr.take() {
             let _ = stderr.read_to_string(&mut err);
         }
-        let _ = finished.send(child.wait().map(|status| (status, out, err)));
+        let _ = sender.send(child.wait().map(|status| (status, out, err)));
     });
     let result = result.recv_timeout(TIME_LIMIT);
     if result.is_err() {
@@ -50,12 +50,11 @@ pub fn run_with_input(program: &str, arguments: &[&str], input: &str) -> Result<
     }
     let _ = waiter.join();
     match result {
-        Err(_) => bail!("`{shown}` did not end within {} s and was killed", TIME_LIMIT.as_secs()),
-        Ok(finished) => {
-            let (status, out, err) =
-                finished.with_context(|| format!("cannot wait for `{shown}`"))?;
+        Err(_) => bail!("`{text}` did not end within {} s and was killed", TIME_LIMIT.as_secs()),
+        Ok(sender) => {
+            let (status, out, err) = sender.with_context(|| format!("cannot wait for `{text}`"))?;
             if !status.success() {
-                bail!("`{shown}` failed ({status}): {}", one_line(&err));
+                bail!("`{text}` failed ({status}): {}", one_line(&err));
             }
             Ok(out)
         }

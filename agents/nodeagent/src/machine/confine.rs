@@ -33,11 +33,11 @@ const NUMBERS: std::ops::Range<u32> = 0..64;
 /// Confines the calling process, for good.
 pub fn confine() -> Result<()> {
     for number in NUMBERS {
-        let one = CapabilitySet::from_bits_retain(1 << number);
-        if KEPT.contains(one) || !matches!(capability_is_in_bounding_set(one), Ok(true)) {
+        let right = CapabilitySet::from_bits_retain(1 << number);
+        if KEPT.contains(right) || !matches!(capability_is_in_bounding_set(right), Ok(true)) {
             continue;
         }
-        remove_capability_from_bounding_set(one)
+        remove_capability_from_bounding_set(right)
             .with_context(|| format!("cannot take capability {number} from the role"))?;
     }
     // Of what is inherited a program gets its share whatever the bounding set says.

@@ -12,11 +12,11 @@ use nix::sys::stat::{major, minor, stat};
 /// in (`/etc/hostname`) come from the same disk and have one.
 pub fn root_device() -> Result<String> {
     for file in ["/", "/etc/hostname", "/etc/hosts"] {
-        let Ok(found) = stat(file) else { continue };
-        if major(found.st_dev) == 0 {
+        let Ok(metadata) = stat(file) else { continue };
+        if major(metadata.st_dev) == 0 {
             continue;
         }
-        return whole_disk(&format!("{}:{}", major(found.st_dev), minor(found.st_dev)));
+        return whole_disk(&format!("{}:{}", major(metadata.st_dev), minor(metadata.st_dev)));
     }
     bail!("no block device found under /: neither it nor /etc/hostname lies on one")
 }

@@ -86,14 +86,13 @@ pub fn check(settings: &BTreeMap<String, String>) -> Result<(), String> {
 fn read(file: &Path) -> Result<BTreeMap<String, String>> {
     let text = match fs::read_to_string(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        other => other.with_context(|| format!("cannot read {}", file.display()))?,
+        result => result.with_context(|| format!("cannot read {}", file.display()))?,
     };
-    let pair =
-        |line: &str| line.split_once('=').map(|(name, value)| (name.into(), unquoted(value)));
+    let pair = |line: &str| line.split_once('=').map(|(name, value)| (name.into(), unquote(value)));
     Ok(text.lines().filter_map(pair).collect())
 }
 
-fn unquoted(value: &str) -> String {
+fn unquote(value: &str) -> String {
     let inner = value.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
     inner.map_or_else(|| value.into(), |inner| inner.replace(QUOTE, "'"))
 }
@@ -112,9 +111,9 @@ mod tests {
         let environment = Environment::in_directory(directory.path());
         assert!(environment.variables().unwrap().is_empty());
         fs::write(directory.path().join("role.env"), "ROLE='it'\\''s redis'\nMODE=a=b\n").unwrap();
-        let wanted = settings(&[("MODE", "two of 'em"), ("SIZE", "")]);
-        environment.set(&wanted).unwrap();
-        assert_eq!(environment.settings().unwrap(), wanted);
+        let expected = settings(&[("MODE", "two of 'em"), ("SIZE", "")]);
+        environment.set(&expected).unwrap();
+        assert_eq!(environment.settings().unwrap(), expected);
         assert_eq!(
             environment.variables().unwrap(),
             settings(&[("MODE", "two of 'em"), ("ROLE", "it's redis"), ("SIZE", "")])
@@ -143,7 +142,7 @@ mod tests {
         ] {
             assert!(check(&settings(&[(name, value)])).is_err(), "{name:?}");
         }
-        let many: BTreeMap<_, _> = (0..65).map(|n| (format!("A{n}"), String::new())).collect();
-        assert!(check(&many).is_err());
+        let excess: BTreeMap<_, _> = (0..65).map(|n| (format!("A{n}"), String::new())).collect();
+        assert!(check(&excess).is_err());
     }
 }

@@ -42,16 +42,16 @@ pub fn take(cgroups: &Cgroups) -> Result<Snapshot> {
 /// The baseline of this life of the machine: the one kept by an earlier agent, else a new one.
 pub fn baseline(file: &Path, cgroups: &Cgroups) -> Result<Snapshot> {
     let life = life();
-    let kept =
+    let record =
         fs::read_to_string(file).ok().and_then(|text| serde_json::from_str::<Kept>(&text).ok());
-    if let Some(kept) = kept.filter(|kept| kept.life == life) {
-        return Ok(kept.snapshot);
+    if let Some(record) = record.filter(|record| record.life == life) {
+        return Ok(record.snapshot);
     }
     let snapshot = take(cgroups)?;
-    let kept = Kept { life, snapshot };
-    fs::write(file, serde_json::to_string(&kept)?)
+    let record = Kept { life, snapshot };
+    fs::write(file, serde_json::to_string(&record)?)
         .with_context(|| format!("cannot keep the baseline in {}", file.display()))?;
-    Ok(kept.snapshot)
+    Ok(record.snapshot)
 }
 
 /// Compares two snapshots.
@@ -183,18 +183,18 @@ fn mounts(text: &str) -> BTreeMap<String, String> {
 }
 
 fn leftovers(all: &[Process]) -> BTreeMap<String, String> {
-    let mut found: BTreeMap<String, String> = BTreeMap::new();
+    let mut leftovers: BTreeMap<String, String> = BTreeMap::new();
     for process in all.iter().filter(|process| process.is_alive()) {
-        let what = if processes::has_variable(process.pid, FAULT_MARK) || process.name == "iperf3" {
+        let kind = if processes::has_variable(process.pid, FAULT_MARK) || process.name == "iperf3" {
             "interference"
         } else if process.is_stopped() {
             "stopped"
         } else {
             continue;
         };
-        found.insert(format!("{} {}", process.name, process.pid), what.into());
+        leftovers.insert(format!("{} {}", process.name, process.pid), kind.into());
     }
-    found
+    leftovers
 }
 
 #[cfg(test)]

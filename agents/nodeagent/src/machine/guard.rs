@@ -57,8 +57,8 @@ fn network_of(links: &str, address: IpAddr) -> Result<String> {
     let prefix = links
         .iter()
         .flat_map(addresses_of)
-        .find(|one| one["local"] == address.to_string().as_str())
-        .and_then(|one| one["prefixlen"].as_u64())
+        .find(|entry| entry["local"] == address.to_string().as_str())
+        .and_then(|entry| entry["prefixlen"].as_u64())
         .with_context(|| format!("no interface has the address {address}"))?;
     Ok(format!("{address}/{prefix}"))
 }

@@ -25,7 +25,7 @@ const HOST_SPARE_SHARE: f64 = 0.1;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Use {
     /// Memory in use, without reclaimable page cache.
-    pub held: u64,
+    pub resident: u64,
     pub shared: u64,
     pub unevictable: u64,
     /// Processes that the kernel killed for lack of memory.
@@ -82,33 +82,33 @@ impl Memory {
         let statistics = read(&self.directory.join("memory.stat"))?;
         let events = read(&self.directory.join(events))?;
         let usage = usage.trim().parse().context("the memory in use")?;
-        Ok(used(usage, &statistics, prefix, &events))
+        Ok(usage_of(usage, &statistics, prefix, &events))
     }
 
     /// Bytes that the machine may still use.
     pub fn room(&self) -> Result<u64> {
-        Ok(self.limit()?.saturating_sub(self.look()?.held))
+        Ok(self.limit()?.saturating_sub(self.look()?.resident))
     }
 
-    /// As `room`; for a machine without a limit, the memory that the host can spare.
+    /// Room by `room`; for a machine without a limit, the memory that the host can spare.
     pub fn room_or_spare(&self) -> Result<u64> {
         match self.own_limit()? {
-            Some(limit) => Ok(limit.saturating_sub(self.look()?.held)),
+            Some(limit) => Ok(limit.saturating_sub(self.look()?.resident)),
             None => host_spare(),
         }
     }
 }
 
-fn used(usage: u64, statistics: &str, prefix: &str, events: &str) -> Use {
+fn usage_of(usage: u64, statistics: &str, prefix: &str, events: &str) -> Use {
     let value = |text: &str, key: &str| {
         let value = value_of(text, key).and_then(|value| value.trim().parse::<u64>().ok());
         value.unwrap_or(0)
     };
-    let of = |key: &str| value(statistics, &format!("{prefix}{key}"));
+    let number = |key: &str| value(statistics, &format!("{prefix}{key}"));
     Use {
-        held: usage.saturating_sub(of("active_file") + of("inactive_file")),
-        shared: of("shmem"),
-        unevictable: of("unevictable"),
+        resident: usage.saturating_sub(number("active_file") + number("inactive_file")),
+        shared: number("shmem"),
+        unevictable: number("unevictable"),
         killed: value(events, "oom_kill"),
     }
 }
@@ -125,8 +125,8 @@ fn host_bytes(key: &str) -> Result<u64> {
 
 /// Memory that the host has available [bytes], less its last tenth.
 fn host_spare() -> Result<u64> {
-    let kept = host_bytes("MemTotal")? as f64 * HOST_SPARE_SHARE;
-    Ok(host_bytes("MemAvailable")?.saturating_sub(kept as u64))
+    let reserve = host_bytes("MemTotal")? as f64 * HOST_SPARE_SHARE;
+    Ok(host_bytes("MemAvailable")?.saturating_sub(reserve as u64))
 }
 
 /// Refuses ballast that would take the host's last tenth.
@@ -150,12 +150,12 @@ pub fn load(memory: &Memory, kind: &str, place: &Path, bytes: u64, free: u64) ->
         .with_context(|| format!("cannot mount {kind} at {}", place.display()))?;
     let mut file = File::create(place.join("ballast"))?;
     let chunk = vec![0x5a; CHUNK_BYTES];
-    let mut left = bytes;
-    while left > 0 && memory.room()? > free {
-        let part = left.min(CHUNK_BYTES as u64);
+    let mut rest = bytes;
+    while rest > 0 && memory.room()? > free {
+        let part = rest.min(CHUNK_BYTES as u64);
         file.write_all(&chunk[..part as usize])
             .with_context(|| format!("cannot write ballast to {}", place.display()))?;
-        left -= part;
+        rest -= part;
     }
     Ok(())
 }
@@ -177,8 +177,8 @@ pub fn unload(place: &Path) -> Result<()> {
 /// True if anything is mounted there, as this process sees it.
 pub fn is_mounted(place: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let there = place.to_string_lossy();
-    mounts.lines().any(|line| line.split(' ').nth(1) == Some(&*there))
+    let text = place.to_string_lossy();
+    mounts.lines().any(|line| line.split(' ').nth(1) == Some(&*text))
 }
 
 #[cfg(test)]
@@ -189,30 +189,30 @@ mod tests {
     fn page_cache_that_can_go_does_not_count_as_held() {
         let v1 = "active_file 9\ntotal_active_file 100\ntotal_inactive_file 50\ntotal_shmem 20\n\
                   total_unevictable 7\n";
-        let seen = used(1000, v1, "total_", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
-        let wanted = Use { held: 850, shared: 20, unevictable: 7, killed: 3 };
-        assert_eq!(seen, wanted);
+        let usage = usage_of(1000, v1, "total_", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
+        let expected = Use { resident: 850, shared: 20, unevictable: 7, killed: 3 };
+        assert_eq!(usage, expected);
         let v2 = "active_file 100\ninactive_file 50\nshmem 20\nunevictable 7\n";
-        assert_eq!(used(1000, v2, "", "oom 4\noom_kill 3\n"), wanted);
+        assert_eq!(usage_of(1000, v2, "", "oom 4\noom_kill 3\n"), expected);
     }
 
     #[test]
     fn a_machine_without_a_limit_has_what_the_host_can_spare() {
         let directory = tempfile::tempdir().unwrap();
-        let put = |file: &str, text: &str| fs::write(directory.path().join(file), text).unwrap();
-        put("memory.current", "300000\n");
-        put("memory.stat", "active_file 0\ninactive_file 100000\n");
-        put("memory.events", "oom_kill 0\n");
+        let write = |file: &str, text: &str| fs::write(directory.path().join(file), text).unwrap();
+        write("memory.current", "300000\n");
+        write("memory.stat", "active_file 0\ninactive_file 100000\n");
+        write("memory.events", "oom_kill 0\n");
         let memory = Memory { directory: directory.path().into(), unified: true };
-        put("memory.max", "1000000\n");
+        write("memory.max", "1000000\n");
         assert_eq!(memory.room_or_spare().unwrap(), 800_000);
         assert_eq!(memory.room().unwrap(), 800_000);
-        put("memory.max", "max\n");
+        write("memory.max", "max\n");
         assert!(memory.room().is_err());
         let host = host_bytes("MemTotal").unwrap();
         let spare = memory.room_or_spare().unwrap();
         assert!(spare > 0 && spare < host);
-        put("memory.max", &format!("{}\n", 2 * host));
+        write("memory.max", &format!("{}\n", 2 * host));
         assert!(memory.limit().is_err());
         assert!(memory.room_or_spare().is_ok());
     }

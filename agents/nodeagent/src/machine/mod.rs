@@ -54,17 +54,17 @@ impl Machine {
 
     /// The data interface.
     pub fn data(&self) -> Result<&DataInterface, Missing> {
-        there(&self.data)
+        available(&self.data)
     }
 
     /// The cgroup that limits CPU time.
     pub fn cpu(&self) -> Result<&Controller, Missing> {
-        there(&self.cgroups.cpu)
+        available(&self.cgroups.cpu)
     }
 
     /// The cgroup that throttles the disk.
     pub fn disk(&self) -> Result<&Controller, Missing> {
-        there(&self.cgroups.disk)
+        available(&self.cgroups.disk)
     }
 }
 
@@ -73,6 +73,6 @@ impl Machine {
 #[error("{0}")]
 pub struct Missing(pub String);
 
-fn there<T>(part: &Result<T, String>) -> Result<&T, Missing> {
-    part.as_ref().map_err(|why| Missing(why.clone()))
+fn available<T>(part: &Result<T, String>) -> Result<&T, Missing> {
+    part.as_ref().map_err(|reason| Missing(reason.clone()))
 }

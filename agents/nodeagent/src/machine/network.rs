@@ -156,10 +156,10 @@ pub fn addresses_of(link: &Value) -> impl Iterator<Item = &Value> {
     link["addr_info"].as_array().into_iter().flatten()
 }
 
-fn interface_of(addresses: &str, wanted: IpAddr) -> Result<Option<String>> {
+fn interface_of(addresses: &str, target: IpAddr) -> Result<Option<String>> {
     let links: Vec<Value> = serde_json::from_str(addresses).context("`ip -j address`")?;
-    let wanted = wanted.to_string();
-    let has = |link: &Value| addresses_of(link).any(|address| address["local"] == wanted.as_str());
+    let target = target.to_string();
+    let has = |link: &Value| addresses_of(link).any(|address| address["local"] == target.as_str());
     Ok(links
         .iter()
         .find(|link| has(link))
@@ -189,8 +189,8 @@ mod tests {
 
     #[test]
     fn an_interface_is_found_by_its_address() {
-        let found = interface_of(ADDRESSES, "198.18.1.11".parse().unwrap()).unwrap();
-        assert_eq!(found.as_deref(), Some("eth1"));
+        let interface = interface_of(ADDRESSES, "198.18.1.11".parse().unwrap()).unwrap();
+        assert_eq!(interface.as_deref(), Some("eth1"));
         assert_eq!(interface_of(ADDRESSES, "198.18.1.1".parse().unwrap()).unwrap(), None);
     }
 

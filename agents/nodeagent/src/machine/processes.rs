@@ -22,6 +22,7 @@ pub struct Process {
     pub session: i32,
     /// CPU time that it had, of all its threads.
     pub cpu_ticks: u64,
+    pub threads: u32,
     /// Start in clock ticks since boot: with the pid, an identity that is not reused.
     pub start_ticks: u64,
 }
@@ -40,13 +41,19 @@ impl Process {
             session: fields.get(3)?.parse().ok()?,
             cpu_ticks: fields.get(11)?.parse::<u64>().ok()?
                 + fields.get(12)?.parse::<u64>().ok()?,
+            threads: fields.get(17)?.parse().ok()?,
             start_ticks: fields.get(19)?.parse().ok()?,
         })
     }
 
-    /// True unless it is a zombie or dead.
+    /// True unless it is a zombie or dead. A killed JVM's first thread is a zombie while others
+    /// still hold its ports.
     pub fn is_alive(&self) -> bool {
-        !matches!(self.state, 'Z' | 'X' | 'x')
+        match self.state {
+            'X' | 'x' => false,
+            'Z' => self.threads > 1,
+            _ => true,
+        }
     }
 
     /// Stopped by a signal.
@@ -116,15 +123,18 @@ pub fn cpu_s_of_first_thread(pid: i32) -> Option<f64> {
 }
 
 /// Sends a signal; a process that is gone already is no error.
-pub fn signal(pid: i32, what: Signal) -> Result<()> {
-    match kill(Pid::from_raw(pid), what) {
+pub fn signal(pid: i32, signal: Signal) -> Result<()> {
+    match kill(Pid::from_raw(pid), signal) {
         Ok(()) | Err(Errno::ESRCH) => Ok(()),
-        Err(error) => bail!("cannot send {what} to process {pid}: {error}"),
+        Err(error) => bail!("cannot send {signal} to process {pid}: {error}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
@@ -138,6 +148,36 @@ mod tests {
         assert!(process.is_stopped() && process.is_alive());
     }
 
+    /// A child that does not outlive its test.
+    struct Killed(std::process::Child);
+
+    impl Drop for Killed {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn a_process_is_alive_until_its_last_thread_has_ended() {
+        let script = "import ctypes, threading\n\
+                      threading.Thread(target=threading.Event().wait).start()\n\
+                      ctypes.CDLL(None).pthread_exit(None)";
+        let mut child = Killed(Command::new("python3").args(["-c", script]).spawn().unwrap());
+        let pid = i32::try_from(child.0.id()).unwrap();
+        let until = Instant::now() + Duration::from_secs(60);
+        while find(pid).unwrap().state != 'Z' {
+            assert!(Instant::now() < until && child.0.try_wait().unwrap().is_none());
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert!(find(pid).unwrap().is_alive());
+        child.0.kill().unwrap();
+        while find(pid).unwrap().is_alive() {
+            assert!(Instant::now() < until);
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     #[test]
     fn this_process_finds_itself() {
         let own = i32::try_from(std::process::id()).unwrap();
@@ -149,7 +189,7 @@ mod tests {
     #[test]
     fn a_marker_is_matched_whole() {
         let mut child = std::process::Command::new("sleep")
-            .arg("20")
+            .arg("600")
             .env("SPARECRAFT_TEST_MARK", "f1")
             .spawn()
             .unwrap();
@@ -158,11 +198,11 @@ mod tests {
         while !has_variable(pid, "PATH") {
             std::thread::yield_now();
         }
-        let whole = has_environment(pid, "SPARECRAFT_TEST_MARK=f1");
+        let is_set = has_environment(pid, "SPARECRAFT_TEST_MARK=f1");
         let part = has_environment(pid, "SPARECRAFT_TEST_MARK=f");
         let any = has_variable(pid, "SPARECRAFT_TEST_MARK");
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(whole && !part && any);
+        assert!(is_set && !part && any);
     }
 }

@@ -29,8 +29,9 @@ use crate::config::Config;
 
 /// Time after SIGTERM at which the role is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
-/// Maximum passes over the tree when signalling it: it may fork meanwhile.
-const PASSES_MAX: usize = 50;
+/// Time within which a signal must have reached all of the tree: it may fork meanwhile, and a process
+/// of many threads takes a while to end.
+const SIGNAL_LIMIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The role and what is known of its process.
@@ -52,13 +53,17 @@ struct State {
     leader: Option<Leader>,
     /// The handle of our own child; an adopted role has none.
     child: Option<Child>,
-    wanted: bool,
+    is_wanted: bool,
     /// True if a fault keeps it down.
     crashed: bool,
     restart_at: Option<Instant>,
     /// True if nothing is started any more.
     retired: bool,
 }
+
+/// One start of the role: its pid, and the clock ticks from boot to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Started(i32, u64);
 
 /// Identity of the tree's first process, and the settings that it was started with, kept on disk for
 /// the next agent.
@@ -80,10 +85,10 @@ impl Role {
     /// Reads the role and adopts a running one, but starts nothing.
     pub fn new(config: &Config, cgroups: Arc<Cgroups>) -> Role {
         let record = config.state_dir.join("role.json");
-        let left =
+        let predecessor =
             fs::read_to_string(&record).ok().and_then(|text| serde_json::from_str(&text).ok());
-        let leader = left.filter(|leader: &Leader| leader.process().is_some());
-        let state = State { wanted: leader.is_some(), leader, ..State::default() };
+        let leader = predecessor.filter(|leader: &Leader| leader.process().is_some());
+        let state = State { is_wanted: leader.is_some(), leader, ..State::default() };
         Role {
             program: config.role_dir.join("start.sh"),
             folders: [&config.role_dir, &config.etc_dir, &config.state_dir].map(Clone::clone),
@@ -133,7 +138,7 @@ impl Role {
     /// Ends the role: SIGTERM to the whole tree, and SIGKILL to what is left after 5 s.
     pub fn stop(&self) -> Result<()> {
         let mut state = self.lock();
-        state.wanted = false;
+        state.is_wanted = false;
         state.restart_at = None;
         self.end_tree(&mut state)
     }
@@ -145,7 +150,7 @@ impl Role {
         self.environment.set(settings)?;
         let is_stale = |leader: &Leader| leader.settings != *settings;
         let stale = state.leader.as_ref().is_some_and(is_stale);
-        if !stale || !state.wanted || state.crashed || state.retired {
+        if !stale || !state.is_wanted || state.crashed || state.retired {
             return Ok(false);
         }
         self.end_tree(&mut state)?;
@@ -178,7 +183,7 @@ impl Role {
     /// as it is.
     pub fn revive(&self) -> Result<()> {
         let mut state = self.lock();
-        if state.wanted && !state.crashed {
+        if state.is_wanted && !state.crashed {
             self.start_locked(&mut state)?;
         }
         Ok(())
@@ -186,7 +191,7 @@ impl Role {
 
     /// Stops every process of the tree by SIGSTOP, and those that it forks meanwhile.
     pub fn freeze(&self) -> Result<()> {
-        let awake = |process: &Process| !process.is_stopped();
+        let awake = |process: &Process| !process.is_stopped() && process.state != 'Z';
         self.signal_until_none(&mut self.lock(), Signal::SIGSTOP, awake)
     }
 
@@ -218,9 +223,15 @@ impl Role {
         match state.leader.as_ref().and_then(Leader::process) {
             Some(process) if process.is_stopped() => ServiceState::Hung,
             Some(_) => ServiceState::Running,
-            None if state.wanted => ServiceState::Crashed,
+            None if state.is_wanted => ServiceState::Crashed,
             None => ServiceState::Stopped,
         }
+    }
+
+    /// The identity of the role's process: another one after each start. None before the first.
+    pub fn started(&self) -> Option<Started> {
+        let state = self.lock();
+        state.leader.as_ref().map(|leader| Started(leader.pid, leader.start_ticks))
     }
 
     fn start_locked(&self, state: &mut State) -> Result<()> {
@@ -230,6 +241,9 @@ impl Role {
             return Ok(());
         }
         self.kill_tree(state)?;
+        if let Some(mut child) = state.child.take() {
+            child.wait()?; // killed: it has no more threads
+        }
         self.is_there()?;
         let settings = self.environment.settings()?;
         let mut variables = self.environment.variables()?;
@@ -249,7 +263,7 @@ impl Role {
         let leader = Leader { pid, start_ticks, settings };
         let record = serde_json::to_string(&leader)?;
         *state =
-            State { leader: Some(leader), child: Some(child), wanted: true, ..State::default() };
+            State { leader: Some(leader), child: Some(child), is_wanted: true, ..State::default() };
         fs::write(&self.record, record)
             .with_context(|| format!("cannot write {}", self.record.display()))
     }
@@ -291,18 +305,20 @@ impl Role {
         signal: Signal,
         is_meant: impl Fn(&Process) -> bool,
     ) -> Result<()> {
-        for _ in 0..PASSES_MAX {
-            let mut meant = self.tree(state);
-            meant.retain(&is_meant);
-            if meant.is_empty() {
+        let until = Instant::now() + SIGNAL_LIMIT;
+        while Instant::now() < until {
+            let mut processes = self.tree(state);
+            processes.retain(&is_meant);
+            if processes.is_empty() {
                 return Ok(());
             }
-            for process in meant {
+            for process in processes {
                 processes::signal(process.pid, signal)?;
             }
             thread::sleep(PAUSE);
         }
-        bail!("the role still had processes to signal after {PASSES_MAX} rounds of {signal}")
+        let seconds = SIGNAL_LIMIT.as_secs();
+        bail!("the role still had processes to signal after {seconds} s of {signal}")
     }
 
     fn tree(&self, state: &mut State) -> Vec<Process> {
@@ -322,16 +338,16 @@ impl Role {
         let mut tree: BTreeSet<i32> = all
             .iter()
             .filter(|process| {
-                let led = leader.is_some_and(|pid| pid == process.session || pid == process.pid);
-                led || grouped.contains(&process.pid)
+                let is_led = leader.is_some_and(|pid| pid == process.session || pid == process.pid);
+                is_led || grouped.contains(&process.pid)
             })
             .map(|process| process.pid)
             .collect();
-        while let Some(found) = all
+        while let Some(child) = all
             .iter()
             .find(|process| tree.contains(&process.parent) && !tree.contains(&process.pid))
         {
-            tree.insert(found.pid);
+            tree.insert(child.pid);
         }
         all.into_iter()
             .filter(|process| tree.contains(&process.pid) && process.is_alive())
@@ -346,8 +362,8 @@ impl Role {
 }
 
 fn reap(state: &mut State) {
-    let ended = state.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
-    if ended {
+    let is_over = state.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
+    if is_over {
         state.child = None;
     }
 }

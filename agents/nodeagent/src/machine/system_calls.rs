@@ -89,8 +89,8 @@ fn makes_name_space() -> Result<Vec<SeccompRule>> {
 
 fn answer(calls: BTreeMap<i64, Vec<SeccompRule>>, error: libc::c_int) -> Result<()> {
     let refusal = SeccompAction::Errno(u32::try_from(error)?);
-    let here = TargetArch::try_from(std::env::consts::ARCH)?;
-    let filter = SeccompFilter::new(calls, SeccompAction::Allow, refusal, here)?;
+    let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
+    let filter = SeccompFilter::new(calls, SeccompAction::Allow, refusal, architecture)?;
     let program = BpfProgram::try_from(filter)?;
     apply_filter(&program).context("cannot refuse system calls to the role")
 }

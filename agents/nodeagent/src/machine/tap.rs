@@ -37,8 +37,8 @@ impl Tap {
 
     /// Waits for a frame, at most this long.
     pub fn wait(&self, most: Duration) -> io::Result<()> {
-        let mut waited = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
-        match ppoll(&mut waited, Some(TimeSpec::from_duration(most)), None) {
+        let mut descriptors = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        match ppoll(&mut descriptors, Some(TimeSpec::from_duration(most)), None) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -83,22 +83,23 @@ fn create(name: &str) -> Result<linux::Tap> {
     fs::create_dir_all(folder)?;
     let (major, minor) = DEVICE_NUMBER;
     let number = makedev(major, minor);
-    let made = mknod(DEVICE, SFlag::S_IFCHR, Mode::S_IRUSR | Mode::S_IWUSR, number)
+    let result = mknod(DEVICE, SFlag::S_IFCHR, Mode::S_IRUSR | Mode::S_IWUSR, number)
         .with_context(|| format!("cannot make {DEVICE}"))
         .and_then(|()| Ok(linux::Tap::create_named(name)?));
     let _ = fs::remove_file(DEVICE);
     if !folder_was_there {
         let _ = fs::remove_dir(folder);
     }
-    made
+    result
 }
 
 /// Accepts packets whose sources are routed over its twin: a strict reverse-path check would drop
 /// all.
 fn take_packets_from_other_routes(name: &str) -> Result<()> {
     const STRICT: &str = "1";
-    let file = |of: &str| format!("/proc/sys/net/ipv4/conf/{of}/rp_filter");
-    let is_strict = |of: &str| fs::read_to_string(file(of)).is_ok_and(|text| text.trim() == STRICT);
+    let file = |name: &str| format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+    let is_strict =
+        |name: &str| fs::read_to_string(file(name)).is_ok_and(|text| text.trim() == STRICT);
     if is_strict("all") || is_strict(name) {
         // The larger of the two counts; 2 is the loose check.
         fs::write(file(name), "2")

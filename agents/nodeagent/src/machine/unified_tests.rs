@@ -89,10 +89,10 @@ impl Drop for Member {
     }
 }
 
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+fn wait_for(state: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + WAIT_LIMIT;
     while !is_so() {
-        assert!(Instant::now() < until, "{what} did not come");
+        assert!(Instant::now() < until, "{state} did not come");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -108,14 +108,14 @@ fn cpu_is_limited_and_let_go(cgroups: &Cgroups) {
     cgroups.write_quota(own, Some(tenth)).unwrap();
     assert_eq!(cgroups.read_quota(own).unwrap(), Some(tenth));
     wait_for("20 throttled periods", || throttled() > 20);
-    let (began, before) = (Instant::now(), cpu_s(true, own).unwrap());
-    wait_for("a second of throttled time", || began.elapsed() > Duration::from_secs(1));
-    let cores = (cpu_s(true, own).unwrap() - before) / began.elapsed().as_secs_f64();
+    let (start, before) = (Instant::now(), cpu_s(true, own).unwrap());
+    wait_for("a second of throttled time", || start.elapsed() > Duration::from_secs(1));
+    let cores = (cpu_s(true, own).unwrap() - before) / start.elapsed().as_secs_f64();
     assert!(cores < 0.3, "a tenth of a core was {cores}");
     cgroups.write_quota(own, None).unwrap();
     assert_eq!(cgroups.read_quota(own).unwrap(), None);
-    let (at, used) = (throttled(), cpu_s(true, own).unwrap());
-    wait_for("a second of CPU time", || cpu_s(true, own).unwrap() > used + 1.0);
+    let (at, start_s) = (throttled(), cpu_s(true, own).unwrap());
+    wait_for("a second of CPU time", || cpu_s(true, own).unwrap() > start_s + 1.0);
     assert!(throttled() <= at + 1);
 }
 
@@ -129,10 +129,10 @@ fn a_disk_is_limited_and_let_go(cgroups: &Cgroups) {
     let slow = Throttle { read_bytes_per_s: Some(1 << 20), write_bytes_per_s: Some(2 << 20) };
     cgroups.write_throttle(own, &device, &slow).unwrap();
     assert_eq!(cgroups.read_throttle(own, &device).unwrap(), slow);
-    let (began, before) = (Instant::now(), disk_bytes(true, own).unwrap_or((0, 0)).0);
+    let (start, before) = (Instant::now(), disk_bytes(true, own).unwrap_or((0, 0)).0);
     let reading = format!("dd if={} of=/dev/null bs=262144 count=16 iflag=direct", node.display());
     assert!(Member::start(cgroups, &reading).0.wait().unwrap().success());
-    assert!(began.elapsed() > Duration::from_secs(3), "4 MiB at 1 MiB/s");
+    assert!(start.elapsed() > Duration::from_secs(3), "4 MiB at 1 MiB/s");
     assert!(disk_bytes(true, own).unwrap().0 >= before + (4 << 20));
     cgroups.write_throttle(own, &device, &free).unwrap();
     assert_eq!(cgroups.read_throttle(own, &device).unwrap(), free);
@@ -162,9 +162,9 @@ fn ballast_is_counted_and_given_back(cgroups: &Cgroups, place: &Path) {
             _ => with.unevictable - before.unevictable,
         };
         assert!((31 << 20..34 << 20).contains(&gained), "{kind}: {before:?} {with:?}");
-        assert!(with.held >= before.held + (31 << 20), "{kind}: {before:?} {with:?}");
+        assert!(with.resident >= before.resident + (31 << 20), "{kind}: {before:?} {with:?}");
         unload(place).unwrap();
-        wait_for("the memory", || memory.look().unwrap().held < with.held - (30 << 20));
+        wait_for("the memory", || memory.look().unwrap().resident < with.resident - (30 << 20));
     }
 }
 

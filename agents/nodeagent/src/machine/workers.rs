@@ -17,31 +17,31 @@ pub struct Workers(Mutex<BTreeMap<String, Worker>>);
 struct Worker {
     stop: Arc<Stop>,
     thread: JoinHandle<()>,
-    seen: Arc<dyn Any + Send + Sync>,
+    shared: Arc<dyn Any + Send + Sync>,
 }
 
 /// The flag that tells a thread to end.
 #[derive(Debug, Default)]
 pub struct Stop {
-    asked: Mutex<bool>,
-    told: Condvar,
+    flag: Mutex<bool>,
+    changed: Condvar,
 }
 
 impl Stop {
     /// True if it is to end.
-    pub fn is_asked(&self) -> bool {
-        *lock(&self.asked)
+    pub fn is_stopped(&self) -> bool {
+        *lock(&self.flag)
     }
 
     /// Waits at most this long; returns true if it must end.
     pub fn wait(&self, most: Duration) -> bool {
-        let waited = self.told.wait_timeout_while(lock(&self.asked), most, |asked| !*asked);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
+        let result = self.changed.wait_timeout_while(lock(&self.flag), most, |flag| !*flag);
+        *result.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    fn ask(&self) {
-        *lock(&self.asked) = true;
-        self.told.notify_all();
+    fn stop(&self) {
+        *lock(&self.flag) = true;
+        self.changed.notify_all();
     }
 }
 
@@ -50,39 +50,39 @@ impl Workers {
     pub fn start<T: Send + Sync + 'static>(
         &self,
         id: &str,
-        seen: Arc<T>,
+        shared: Arc<T>,
         run: impl FnOnce(&T, &Stop) + Send + 'static,
     ) -> Result<()> {
         let stop = Arc::new(Stop::default());
-        let (of_thread, shown) = (stop.clone(), seen.clone());
+        let (thread_stop, thread_shared) = (stop.clone(), shared.clone());
         let thread = thread::Builder::new()
             .name("fault".into())
-            .spawn(move || run(&shown, &of_thread))
+            .spawn(move || run(&thread_shared, &thread_stop))
             .context("no thread to carry the fault on")?;
-        let worker = Worker { stop, thread, seen };
+        let worker = Worker { stop, thread, shared };
         lock(&self.0).insert(id.to_owned(), worker);
         Ok(())
     }
 
     /// The state that a fault's thread shows of itself.
-    pub fn seen<T: Send + Sync + 'static>(&self, id: &str) -> Option<Arc<T>> {
-        let seen = lock(&self.0).get(id)?.seen.clone();
-        seen.downcast().ok()
+    pub fn shared<T: Send + Sync + 'static>(&self, id: &str) -> Option<Arc<T>> {
+        let shared = lock(&self.0).get(id)?.shared.clone();
+        shared.downcast().ok()
     }
 
     /// Returns when the fault's thread has ended, if there is one.
     pub fn stop(&self, id: &str) {
         let worker = lock(&self.0).remove(id);
         if let Some(worker) = worker {
-            worker.stop.ask();
+            worker.stop.stop();
             // A thread that panicked has ended too; its dose says what it did not do.
             let _ = worker.thread.join();
         }
     }
 }
 
-fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
-    what.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -93,18 +93,18 @@ mod tests {
     #[test]
     fn a_worker_that_is_stopped_has_ended_and_is_forgotten() {
         let workers = Workers::default();
-        let ended = Arc::new(AtomicBool::new(false));
+        let flag = Arc::new(AtomicBool::new(false));
         workers
-            .start("f1", ended.clone(), |ended, stop| {
+            .start("f1", flag.clone(), |flag, stop| {
                 while !stop.wait(Duration::from_secs(60)) {}
-                ended.store(true, Ordering::SeqCst);
+                flag.store(true, Ordering::SeqCst);
             })
             .unwrap();
-        assert!(workers.seen::<AtomicBool>("f1").is_some());
-        assert!(workers.seen::<String>("f1").is_none());
+        assert!(workers.shared::<AtomicBool>("f1").is_some());
+        assert!(workers.shared::<String>("f1").is_none());
         workers.stop("f1");
-        assert!(ended.load(Ordering::SeqCst));
-        assert!(workers.seen::<AtomicBool>("f1").is_none());
+        assert!(flag.load(Ordering::SeqCst));
+        assert!(workers.shared::<AtomicBool>("f1").is_none());
         workers.stop("f1");
     }
 }

@@ -39,7 +39,7 @@ fn answer(stream: UnixStream, desk: &Desk) -> Result<()> {
     stream.set_write_timeout(Some(ANSWER_LIMIT))?;
     let mut line = String::new();
     BufReader::new(&stream).read_line(&mut line)?;
-    let told: Answer = match serde_json::from_str(&line)? {
+    let answer: Answer = match serde_json::from_str(&line)? {
         Request::Set(trouble) => {
             let id = trouble.id.clone();
             desk.set(trouble);
@@ -52,7 +52,7 @@ fn answer(stream: UnixStream, desk: &Desk) -> Result<()> {
         }
         Request::Look(id) => desk.counts(&id),
     };
-    let mut text = serde_json::to_string(&told)?;
+    let mut text = serde_json::to_string(&answer)?;
     text.push('\n');
     (&stream).write_all(text.as_bytes()).context("the answer")
 }

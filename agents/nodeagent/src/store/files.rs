@@ -71,7 +71,7 @@ impl PassThrough {
     }
 
     /// Gives the file that was just made under this name to the user who asked for it.
-    pub fn made(
+    pub fn own(
         &mut self,
         request: &Request<'_>,
         parent: u64,
@@ -95,7 +95,7 @@ impl PassThrough {
         let file = opening(flags).create_new(true).write(true).mode(mode).open(path)?;
         // The umask is applied already, by the kernel.
         file.set_permissions(Permissions::from_mode(mode & 0o7777))?;
-        let attributes = self.made(request, parent, name)?;
+        let attributes = self.own(request, parent, name)?;
         Ok((attributes, self.keep(file)))
     }
 
@@ -188,16 +188,16 @@ pub fn number(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(Errno::EIO as i32)
 }
 
-/// As much as there is.
+/// Reads as many bytes as there are.
 pub fn read_all(file: &File, data: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut done = 0;
-    while done < data.len() {
-        match file.read_at(&mut data[done..], offset + done as u64) {
+    let mut length = 0;
+    while length < data.len() {
+        match file.read_at(&mut data[length..], offset + length as u64) {
             Ok(0) => break,
-            Ok(count) => done += count,
+            Ok(count) => length += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(done)
+    Ok(length)
 }

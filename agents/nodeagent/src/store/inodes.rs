@@ -82,29 +82,29 @@ impl Inodes {
         Ok(self.attributes_of(&self.file(id)?.metadata()?))
     }
 
-    fn attributes_of(&self, of: &Metadata) -> FileAttr {
+    fn attributes_of(&self, metadata: &Metadata) -> FileAttr {
         FileAttr {
-            ino: self.id(of),
-            size: of.size(),
-            blocks: of.blocks(),
-            atime: time(of.atime(), of.atime_nsec()),
-            mtime: time(of.mtime(), of.mtime_nsec()),
-            ctime: time(of.ctime(), of.ctime_nsec()),
+            ino: self.id(metadata),
+            size: metadata.size(),
+            blocks: metadata.blocks(),
+            atime: time(metadata.atime(), metadata.atime_nsec()),
+            mtime: time(metadata.mtime(), metadata.mtime_nsec()),
+            ctime: time(metadata.ctime(), metadata.ctime_nsec()),
             crtime: UNIX_EPOCH,
-            kind: kind(of.file_type()),
-            perm: (of.mode() & 0o7777) as u16,
-            nlink: of.nlink() as u32,
-            uid: of.uid(),
-            gid: of.gid(),
-            rdev: of.rdev() as u32,
-            blksize: of.blksize() as u32,
+            kind: kind(metadata.file_type()),
+            perm: (metadata.mode() & 0o7777) as u16,
+            nlink: metadata.nlink() as u32,
+            uid: metadata.uid(),
+            gid: metadata.gid(),
+            rdev: metadata.rdev() as u32,
+            blksize: metadata.blksize() as u32,
             flags: 0,
         }
     }
 
     /// The file's own number; where another device has it too, or it is the root's, one beside it.
-    fn id(&self, of: &Metadata) -> u64 {
-        let (device, number) = (of.dev(), of.ino());
+    fn id(&self, metadata: &Metadata) -> u64 {
+        let (device, number) = (metadata.dev(), metadata.ino());
         if (device, number) == self.root {
             FUSE_ROOT_ID
         } else if device == self.root.0 && number != FUSE_ROOT_ID {
@@ -115,19 +115,19 @@ impl Inodes {
     }
 }
 
-/// As FUSE names it.
-pub fn kind(of: FileType) -> fuser::FileType {
-    if of.is_dir() {
+/// Returns FUSE's name of a file type.
+pub fn kind(file_type: FileType) -> fuser::FileType {
+    if file_type.is_dir() {
         fuser::FileType::Directory
-    } else if of.is_symlink() {
+    } else if file_type.is_symlink() {
         fuser::FileType::Symlink
-    } else if of.is_fifo() {
+    } else if file_type.is_fifo() {
         fuser::FileType::NamedPipe
-    } else if of.is_socket() {
+    } else if file_type.is_socket() {
         fuser::FileType::Socket
-    } else if of.is_block_device() {
+    } else if file_type.is_block_device() {
         fuser::FileType::BlockDevice
-    } else if of.is_char_device() {
+    } else if file_type.is_char_device() {
         fuser::FileType::CharDevice
     } else {
         fuser::FileType::RegularFile

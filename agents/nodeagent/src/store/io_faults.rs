@@ -58,15 +58,15 @@ pub struct IoFault {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// I/Os of the kind that it meets.
-    pub seen: u64,
-    pub hit: u64,
+    pub total: u64,
+    pub hits: u64,
     /// Total time of delayed operations that completed.
     pub waited_s: f64,
     pub went_on: u64,
     /// Held up right now.
     pub waiting: u64,
     /// Bytes left of a full file system.
-    pub left: Option<u64>,
+    pub free: Option<u64>,
 }
 
 /// The gate that each I/O passes.
@@ -91,7 +91,7 @@ pub enum Fate {
     Fails(i32),
     /// A delay since the request, or until the fault is over.
     Waits {
-        asked: Instant,
+        start: Instant,
         delay: Option<Duration>,
         turn: u64,
     },
@@ -101,11 +101,11 @@ impl Desk {
     /// Puts a fault in force, in the place of any other.
     pub fn set(&self, trouble: IoFault) {
         let mut state = self.lock();
-        let left = match trouble.harm {
+        let free = match trouble.harm {
             Harm::Full { bytes } => Some(bytes),
             _ => None,
         };
-        state.counts = Counts { left, ..Counts::default() };
+        state.counts = Counts { free, ..Counts::default() };
         state.trouble = Some(trouble);
         state.turn += 1;
         self.changed.notify_all();
@@ -114,9 +114,9 @@ impl Desk {
     /// Ends this fault; another one stays.
     pub fn clear(&self, id: &str) {
         let mut state = self.lock();
-        if state.trouble.as_ref().is_some_and(|one| one.id == id) {
+        if state.trouble.as_ref().is_some_and(|trouble| trouble.id == id) {
             state.trouble = None;
-            state.counts.left = None;
+            state.counts.free = None;
             state.turn += 1;
             self.changed.notify_all();
         }
@@ -125,71 +125,71 @@ impl Desk {
     /// The counts of this fault; none where it is not in force.
     pub fn counts(&self, id: &str) -> Option<Counts> {
         let state = self.lock();
-        let is_it = state.trouble.as_ref().is_some_and(|one| one.id == id);
-        is_it.then_some(state.counts)
+        let is_current = state.trouble.as_ref().is_some_and(|trouble| trouble.id == id);
+        is_current.then_some(state.counts)
     }
 
     /// Bytes left, where a fault says so.
-    pub fn left(&self) -> Option<u64> {
-        self.lock().counts.left
+    pub fn free(&self) -> Option<u64> {
+        self.lock().counts.free
     }
 
     /// The fate of an I/O that is asked for now.
     pub fn ask(&self, ask: Ask, now: Instant) -> Fate {
         let mut state = self.lock();
         let turn = state.turn;
-        let Some(trouble) = state.trouble.clone().filter(|one| one.of.meets(ask)) else {
+        let Some(trouble) = state.trouble.clone().filter(|trouble| trouble.of.meets(ask)) else {
             return Fate::GoesOn;
         };
-        let number = state.counts.seen;
-        state.counts.seen += 1;
+        let number = state.counts.total;
+        state.counts.total += 1;
         let fate = match trouble.harm {
-            Harm::Fail { share } if drawn(trouble.seed, number) < share => {
+            Harm::Fail { share } if draw(trouble.seed, number) < share => {
                 Fate::Fails(Errno::EIO as i32)
             }
-            Harm::Slow { share, delay_s } if drawn(trouble.seed, number) < share => {
-                Fate::Waits { asked: now, delay: Some(Duration::from_secs_f64(delay_s)), turn }
+            Harm::Slow { share, delay_s } if draw(trouble.seed, number) < share => {
+                Fate::Waits { start: now, delay: Some(Duration::from_secs_f64(delay_s)), turn }
             }
-            Harm::Hang => Fate::Waits { asked: now, delay: None, turn },
+            Harm::Hang => Fate::Waits { start: now, delay: None, turn },
             Harm::Full { .. } => state.counts.take(ask),
             Harm::Fail { .. } | Harm::Slow { .. } => Fate::GoesOn,
         };
         if fate != Fate::GoesOn {
-            state.counts.hit += 1;
+            state.counts.hits += 1;
         }
         fate
     }
 
     /// Gives back what a file that became shorter or went had taken.
     pub fn give_back(&self, bytes: u64) {
-        if let Some(left) = &mut self.lock().counts.left {
-            *left += bytes;
+        if let Some(free) = &mut self.lock().counts.free {
+            *free += bytes;
         }
     }
 
     /// Waits out a fate; a fault that is over meanwhile ends it. Counted from when it was asked, for
     /// the I/O was held up since, also while its thread waited for a processor.
-    pub fn wait(&self, asked: Instant, delay: Option<Duration>, turn: u64) {
+    pub fn wait(&self, start: Instant, delay: Option<Duration>, turn: u64) {
         let mut state = self.lock();
         state.counts.waiting += 1;
         while state.turn == turn {
-            let left = delay.map(|delay| delay.saturating_sub(asked.elapsed()));
-            state = match left {
+            let rest = delay.map(|delay| delay.saturating_sub(start.elapsed()));
+            state = match rest {
                 Some(Duration::ZERO) => break,
-                Some(left) => {
-                    let woken = self.changed.wait_timeout(state, left);
-                    woken.unwrap_or_else(PoisonError::into_inner).0
+                Some(rest) => {
+                    let result = self.changed.wait_timeout(state, rest);
+                    result.unwrap_or_else(PoisonError::into_inner).0
                 }
                 None => {
-                    let woken = self.changed.wait(state);
-                    woken.unwrap_or_else(PoisonError::into_inner)
+                    let result = self.changed.wait(state);
+                    result.unwrap_or_else(PoisonError::into_inner)
                 }
             };
         }
         if state.turn == turn {
             state.counts.waiting -= 1;
             state.counts.went_on += 1;
-            state.counts.waited_s += asked.elapsed().as_secs_f64();
+            state.counts.waited_s += start.elapsed().as_secs_f64();
         }
     }
 
@@ -212,12 +212,12 @@ impl Of {
 impl Counts {
     /// A write takes what it grows by, or has no room.
     fn take(&mut self, ask: Ask) -> Fate {
-        let (Ask::Write { grows }, Some(left)) = (ask, self.left) else {
+        let (Ask::Write { grows }, Some(free)) = (ask, self.free) else {
             return Fate::GoesOn;
         };
-        match left.checked_sub(grows) {
+        match free.checked_sub(grows) {
             Some(rest) => {
-                self.left = Some(rest);
+                self.free = Some(rest);
                 Fate::GoesOn
             }
             None => Fate::Fails(Errno::ENOSPC as i32),
@@ -231,7 +231,7 @@ pub fn error(number: i32) -> io::Error {
 }
 
 /// A number from 0 to 1 that seed and position decide: Steele and others' SplitMix64 (2014).
-fn drawn(seed: u64, number: u64) -> f64 {
+fn draw(seed: u64, number: u64) -> f64 {
     let mut bits = seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -258,13 +258,13 @@ mod tests {
     #[test]
     fn the_asked_share_of_the_asked_kind_fails_and_the_seed_says_which() {
         let harm = Harm::Fail { share: 0.2 };
-        let one = desk(Of::Read, harm);
-        let first = fates(&one, Ask::Read, 10_000);
+        let disk = desk(Of::Read, harm);
+        let first = fates(&disk, Ask::Read, 10_000);
         assert_eq!(first, fates(&desk(Of::Read, harm), Ask::Read, 10_000));
-        assert!(fates(&one, Ask::Sync, 9).iter().all(|fate| *fate == Fate::GoesOn));
-        let counts = one.counts("f1").unwrap();
-        assert_eq!(counts.seen, 10_000);
-        assert!((1_800..2_200).contains(&counts.hit), "{counts:?}");
+        assert!(fates(&disk, Ask::Sync, 9).iter().all(|fate| *fate == Fate::GoesOn));
+        let counts = disk.counts("f1").unwrap();
+        assert_eq!(counts.total, 10_000);
+        assert!((1_800..2_200).contains(&counts.hits), "{counts:?}");
     }
 
     #[test]
@@ -277,19 +277,19 @@ mod tests {
         assert_eq!(write(0), Fate::GoesOn, "writing over takes nothing");
         desk.give_back(30);
         assert_eq!(write(60), Fate::GoesOn);
-        assert_eq!(desk.left(), Some(10));
+        assert_eq!(desk.free(), Some(10));
         desk.clear("f1");
-        assert_eq!((write(1_000), desk.left()), (Fate::GoesOn, None));
+        assert_eq!((write(1_000), desk.free()), (Fate::GoesOn, None));
     }
 
     #[test]
     fn what_hangs_goes_on_when_its_own_fault_ends_and_no_other() {
         let desk = desk(Of::All, Harm::Hang);
-        let Fate::Waits { asked, delay: None, turn } = desk.ask(Ask::Sync, Instant::now()) else {
+        let Fate::Waits { start, delay: None, turn } = desk.ask(Ask::Sync, Instant::now()) else {
             panic!("it goes on");
         };
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| desk.wait(asked, None, turn));
+            let waits = scope.spawn(|| desk.wait(start, None, turn));
             while desk.counts("f1").unwrap().waiting == 0 {
                 std::thread::yield_now();
             }
@@ -306,10 +306,10 @@ mod tests {
         let delay_s = 0.02;
         let desk = desk(Of::All, Harm::Slow { share: 1.0, delay_s });
         let earlier = Instant::now() - Duration::from_secs_f64(delay_s / 2.0);
-        let Fate::Waits { asked, delay, turn } = desk.ask(Ask::Read, earlier) else {
+        let Fate::Waits { start, delay, turn } = desk.ask(Ask::Read, earlier) else {
             panic!("it goes on");
         };
-        desk.wait(asked, delay, turn);
+        desk.wait(start, delay, turn);
         let counts = desk.counts("f1").unwrap();
         assert_eq!((counts.went_on, counts.waiting), (1, 0));
         assert!(counts.waited_s >= delay_s, "since it was asked: {counts:?}");

@@ -42,8 +42,8 @@ macro_rules! answer {
 
 impl Filesystem for PassThrough {
     fn lookup(&mut self, _: &Request<'_>, parent: u64, name: &OsStr, reply: ReplyEntry) {
-        let found = self.inodes.look_up(parent, name);
-        answer!(reply, found, |found, to| to.entry(&KEPT, &found, 0));
+        let entry = self.inodes.look_up(parent, name);
+        answer!(reply, entry, |entry, to| to.entry(&KEPT, &entry, 0));
     }
 
     fn forget(&mut self, _: &Request<'_>, id: u64, times: u64) {
@@ -51,7 +51,7 @@ impl Filesystem for PassThrough {
     }
 
     fn getattr(&mut self, _: &Request<'_>, id: u64, _: Option<u64>, reply: ReplyAttr) {
-        answer!(reply, self.inodes.attributes(id), |found, to| to.attr(&KEPT, &found));
+        answer!(reply, self.inodes.attributes(id), |entry, to| to.attr(&KEPT, &entry));
     }
 
     fn setattr(
@@ -88,7 +88,7 @@ impl Filesystem for PassThrough {
             }
             self.inodes.attributes(id)
         };
-        answer!(reply, change(), |found, to| to.attr(&KEPT, &found));
+        answer!(reply, change(), |entry, to| to.attr(&KEPT, &entry));
     }
 
     fn readlink(&mut self, _: &Request<'_>, id: u64, reply: ReplyData) {
@@ -110,7 +110,7 @@ impl Filesystem for PassThrough {
             let path = self.inodes.child(parent, name)?;
             let kind = SFlag::from_bits_truncate(mode) & SFlag::S_IFMT;
             mknod(&path, kind, Mode::from_bits_truncate(mode), device.into())?;
-            self.made(request, parent, name)
+            self.own(request, parent, name)
         };
         answer!(reply, make(), |made, to| to.entry(&KEPT, &made, 0));
     }
@@ -128,7 +128,7 @@ impl Filesystem for PassThrough {
             let path = self.inodes.child(parent, name)?;
             fs::DirBuilder::new().mode(mode).create(&path)?;
             fs::set_permissions(&path, Permissions::from_mode(mode & 0o7777))?;
-            self.made(request, parent, name)
+            self.own(request, parent, name)
         };
         answer!(reply, make(), |made, to| to.entry(&KEPT, &made, 0));
     }
@@ -138,8 +138,8 @@ impl Filesystem for PassThrough {
     }
 
     fn rmdir(&mut self, _: &Request<'_>, parent: u64, name: &OsStr, reply: ReplyEmpty) {
-        let removed = self.inodes.child(parent, name).and_then(fs::remove_dir);
-        answer!(reply, removed, |(), to| to.ok());
+        let result = self.inodes.child(parent, name).and_then(fs::remove_dir);
+        answer!(reply, result, |(), to| to.ok());
     }
 
     fn symlink(
@@ -150,11 +150,11 @@ impl Filesystem for PassThrough {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let linked = self.inodes.child(parent, name);
-        let made = linked
+        let path = self.inodes.child(parent, name);
+        let entry = path
             .and_then(|path| symlink(target, path))
-            .and_then(|()| self.made(request, parent, name));
-        answer!(reply, made, |made, to| to.entry(&KEPT, &made, 0));
+            .and_then(|()| self.own(request, parent, name));
+        answer!(reply, entry, |entry, to| to.entry(&KEPT, &entry, 0));
     }
 
     fn rename(
@@ -189,7 +189,7 @@ impl Filesystem for PassThrough {
             linkat(AT_FDCWD, &from, to, new_name, follow)?;
             self.inodes.look_up(new_parent, new_name)
         };
-        answer!(reply, link(), |made, to| to.entry(&KEPT, &made, 0));
+        answer!(reply, link(), |entry, to| to.entry(&KEPT, &entry, 0));
     }
 
     fn open(&mut self, _: &Request<'_>, id: u64, flags: i32, reply: ReplyOpen) {
@@ -206,8 +206,9 @@ impl Filesystem for PassThrough {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let made = self.create_file(request, (parent, name), mode, flags);
-        answer!(reply, made, |(made, handle), to| to.created(&KEPT, &made, 0, handle, KEEP_CACHE));
+        let entry = self.create_file(request, (parent, name), mode, flags);
+        answer!(reply, entry, |(entry, handle), to| to
+            .created(&KEPT, &entry, 0, handle, KEEP_CACHE));
     }
 
     fn read(
@@ -226,13 +227,13 @@ impl Filesystem for PassThrough {
             Err(error) => return reply.error(number(&error)),
         };
         self.workers.submit(Ask::Read, move |fate| {
-            let read = fate.map_err(error).and_then(|()| {
+            let data = fate.map_err(error).and_then(|()| {
                 let mut data = vec![0; size as usize];
                 let count = read_all(&file, &mut data, offset as u64)?;
                 data.truncate(count);
                 Ok(data)
             });
-            answer!(reply, read, |data, to| to.data(&data));
+            answer!(reply, data, |data, to| to.data(&data));
         });
     }
 
@@ -249,19 +250,18 @@ impl Filesystem for PassThrough {
         reply: ReplyWrite,
     ) {
         let end = offset as u64 + data.len() as u64;
-        let found = self.opened(handle).and_then(|file| {
+        let result = self.opened(handle).and_then(|file| {
             let grows = end.saturating_sub(file.metadata()?.len());
             Ok((file, grows))
         });
-        let (file, grows) = match found {
-            Ok(found) => found,
+        let (file, grows) = match result {
+            Ok(pair) => pair,
             Err(error) => return reply.error(number(&error)),
         };
         let data = data.to_vec();
         self.workers.submit(Ask::Write { grows }, move |fate| {
-            let written =
-                fate.map_err(error).and_then(|()| file.write_all_at(&data, offset as u64));
-            answer!(reply, written, |(), to| to.written(data.len() as u32));
+            let result = fate.map_err(error).and_then(|()| file.write_all_at(&data, offset as u64));
+            answer!(reply, result, |(), to| to.written(data.len() as u32));
         });
     }
 
@@ -289,11 +289,11 @@ impl Filesystem for PassThrough {
             Err(error) => return reply.error(number(&error)),
         };
         self.workers.submit(Ask::Sync, move |fate| {
-            let synced = fate.map_err(error).and_then(|()| match data {
+            let result = fate.map_err(error).and_then(|()| match data {
                 true => file.sync_data(),
                 false => file.sync_all(),
             });
-            answer!(reply, synced, |(), to| to.ok());
+            answer!(reply, result, |(), to| to.ok());
         });
     }
 
@@ -326,31 +326,31 @@ impl Filesystem for PassThrough {
     }
 
     fn fsyncdir(&mut self, _: &Request<'_>, id: u64, _: u64, _: bool, reply: ReplyEmpty) {
-        let opened = self.inodes.path(id).and_then(File::open);
-        let folder = match opened {
+        let folder = self.inodes.path(id).and_then(File::open);
+        let folder = match folder {
             Ok(folder) => folder,
             Err(error) => return reply.error(number(&error)),
         };
         self.workers.submit(Ask::Sync, move |fate| {
-            let synced = fate.map_err(error).and_then(|()| folder.sync_all());
-            answer!(reply, synced, |(), to| to.ok());
+            let result = fate.map_err(error).and_then(|()| folder.sync_all());
+            answer!(reply, result, |(), to| to.ok());
         });
     }
 
     fn statfs(&mut self, _: &Request<'_>, id: u64, reply: ReplyStatfs) {
-        let left = self.desk.left();
-        let found = self.inodes.file(id).and_then(|file| Ok(fstatvfs(file)?));
-        answer!(reply, found, |of, to| {
-            let size = of.fragment_size().max(1);
-            let at_most = |blocks: u64| left.map_or(blocks, |left| blocks.min(left / size));
+        let free = self.desk.free();
+        let statistics = self.inodes.file(id).and_then(|file| Ok(fstatvfs(file)?));
+        answer!(reply, statistics, |statistics, to| {
+            let size = statistics.fragment_size().max(1);
+            let at_most = |blocks: u64| free.map_or(blocks, |free| blocks.min(free / size));
             to.statfs(
-                of.blocks(),
-                at_most(of.blocks_free()),
-                at_most(of.blocks_available()),
-                of.files(),
-                of.files_free(),
-                of.block_size() as u32,
-                of.name_max() as u32,
+                statistics.blocks(),
+                at_most(statistics.blocks_free()),
+                at_most(statistics.blocks_available()),
+                statistics.files(),
+                statistics.files_free(),
+                statistics.block_size() as u32,
+                statistics.name_max() as u32,
                 size as u32,
             );
         });
@@ -366,13 +366,13 @@ impl Filesystem for PassThrough {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let found = self.opened(handle).and_then(|file| {
+        let result = self.opened(handle).and_then(|file| {
             let end = (offset + length) as u64;
             let grows = end.saturating_sub(file.metadata()?.len());
             Ok((file, grows))
         });
-        let (file, grows) = match found {
-            Ok(found) => found,
+        let (file, grows) = match result {
+            Ok(pair) => pair,
             Err(error) => return reply.error(number(&error)),
         };
         self.workers.submit(Ask::Write { grows }, move |fate| {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use super::io_faults::{Ask, Desk, Fate};
 
-/// As many I/Os are under way at once; what waits for a fault's end has a thread of its own.
+/// Maximum I/Os under way; one that waits for a fault's end has a thread of its own.
 const WORKERS: usize = 16;
 
 type Job = Box<dyn FnOnce(std::result::Result<(), i32>) + Send>;
@@ -44,10 +44,10 @@ impl Workers {
             // It fails only where all workers are gone, and then nothing is left to do.
             Fate::GoesOn => drop(self.jobs.send(Box::new(job))),
             Fate::Fails(error) => job(Err(error)),
-            Fate::Waits { asked, delay, turn } => {
+            Fate::Waits { start, delay, turn } => {
                 let desk = self.desk.clone();
                 thread::spawn(move || {
-                    desk.wait(asked, delay, turn);
+                    desk.wait(start, delay, turn);
                     job(Ok(()));
                 });
             }

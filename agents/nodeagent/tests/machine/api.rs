@@ -114,8 +114,8 @@ fn settings_reach_the_role_which_is_restarted_only_where_they_change() {
     running(3);
     let lease = json!({ "lease_s": 120 });
     assert_eq!(machine.call("POST", "/v1/service/stop", Some(lease)).0, 200);
-    let stopped = set(json!({ "LAST": 2 })).1;
-    assert_eq!((&stopped["restarted"], &stopped["service"]), (&json!(false), &json!("stopped")));
+    let answer = set(json!({ "LAST": 2 })).1;
+    assert_eq!((&answer["restarted"], &answer["service"]), (&json!(false), &json!("stopped")));
 }
 
 #[test]

@@ -16,14 +16,14 @@ fn with_library(machine: &Machine) {
 /// Returns when the role has made a copy anew.
 fn copies(machine: &Machine) {
     machine.run("rm -f /tmp/copy /tmp/said");
-    let same = "cmp /tmp/copy /etc/hostname > /dev/null 2>&1; echo $?";
-    wait_until("a copy", || machine.run(same) == "0");
+    let comparison = "cmp /tmp/copy /etc/hostname > /dev/null 2>&1; echo $?";
+    wait_until("a copy", || machine.run(comparison) == "0");
 }
 
 /// Returns when one of the role's programs has complained so.
-fn complains(machine: &Machine, words: &str) {
-    let found = format!("grep -q '{words}' /tmp/said 2>/dev/null && echo yes || true");
-    wait_until(words, || machine.run(&found) == "yes");
+fn await_complaint(machine: &Machine, words: &str) {
+    let search = format!("grep -q '{words}' /tmp/said 2>/dev/null && echo yes || true");
+    wait_until(words, || machine.run(&search) == "yes");
 }
 
 #[test]
@@ -31,14 +31,14 @@ fn calls_get_the_asked_bad_parameter_or_error_and_are_as_they_were_after() {
     let machine = machine_or_skip!(COPYING_ROLE, "process.bad_parameters");
     with_library(&machine);
     let error = |call: &str, errno: u8| json!({ "call": call, "bad": "errno", "errno": errno });
-    for (mut asked, percent, words) in [
+    for (mut parameters, percent, words) in [
         (error("read", 5), 100.0, "Input/output"),
         (json!({ "call": "read", "bad": "null" }), 100.0, "Bad address"),
         (error("write", 28), 50.0, "No space left"),
     ] {
-        asked["percent"] = json!(percent);
-        let id = machine.inject("process.bad_parameters", asked);
-        complains(&machine, words);
+        parameters["percent"] = json!(percent);
+        let id = machine.inject("process.bad_parameters", parameters);
+        await_complaint(&machine, words);
         machine.doses(&id, 0.4 * percent..1.6 * percent);
         machine.revert(&id);
         copies(&machine);

@@ -31,8 +31,8 @@ pub async fn request(
         .header("host", address.to_string())
         .body(Full::new(Bytes::from(body)))
         .unwrap();
-    let answered = sender.send_request(request).await;
-    let response = match answered {
+    let result = sender.send_request(request).await;
+    let response = match result {
         Ok(response) => response,
         // The connection's own end says more, e.g. which alert closed it.
         Err(error) => return Err(format!("{error}: {:?}", driver.await)),

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::support::{wait_until, Machine, IDLE_ROLE};
 
-/// There in every machine.
+/// A file that every machine has.
 const FOLDER: &str = "/srv";
 
 /// A machine whose role keeps its data under a pass-through.

@@ -53,8 +53,8 @@ fn a_card_whose_packets_come_in_past_its_bucket_did_not_limp() {
 fn a_loss_without_packets_says_nothing_and_one_without_its_rule_did_not_bite() {
     let machine = machine_or_skip!(IDLE_ROLE, "net.loss");
     let peer = Container::peer();
-    let asked = json!({ "percent": 10.0, "direction": "egress" });
-    let id = machine.inject("net.loss", asked);
+    let parameters = json!({ "percent": 10.0, "direction": "egress" });
+    let id = machine.inject("net.loss", parameters);
     let quiet = machine.looked_at(&id, 2);
     assert!(quiet["bit"].is_null(), "{quiet}");
     let table = format!("sparecraft_loss_{id}");

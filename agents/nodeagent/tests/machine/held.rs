@@ -9,8 +9,8 @@ pub const ROLE: &str = "exec sleep \"10000${LAST:-3}\"\n";
 
 /// Returns when the role runs with this setting; 3 is its default.
 pub fn runs_with(machine: &Machine, last: u8) {
-    let wanted = format!("sleep 10000{last}");
-    wait_until(&wanted, || machine.is_running(&wanted) && machine.service() == "running");
+    let command = format!("sleep 10000{last}");
+    wait_until(&command, || machine.is_running(&command) && machine.service() == "running");
 }
 
 fn stop_for(machine: &Machine, lease_s: f64) -> String {

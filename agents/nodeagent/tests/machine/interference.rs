@@ -21,7 +21,7 @@ fn spinning_processes_take_cpu_time_from_the_role_and_are_gone_after() {
     };
     let before = look();
     let gained = wait_for("a second of CPU time", || {
-        let (now, gain) = (look(), |(now, then): (&f64, &f64)| now - then);
+        let (now, gain) = (look(), |(now, before): (&f64, &f64)| now - before);
         let gained: Vec<f64> = now.iter().zip(&before).map(gain).collect();
         (gained.iter().sum::<f64>() > 100.0).then_some(gained)
     });
@@ -40,19 +40,19 @@ fn an_iperf_pair_loads_the_data_network_and_is_gone_after() {
     let client = machine_or_skip!(IDLE_ROLE);
     let interface = client.data_interface();
     let counter = format!("cat /sys/class/net/{interface}/statistics/tx_bytes");
-    let sent = || client.run(&counter).parse::<f64>().unwrap();
+    let bytes = || client.run(&counter).parse::<f64>().unwrap();
     let far = server.inject("interference.iperf_server", json!({ "port": 5301 }));
     let listening = server.run("ss --listening --tcp --numeric --no-header 'sport = :5301'");
     assert!(listening.contains("5301"), "{listening:?}");
-    let before = sent();
+    let before = bytes();
     let peer = server.container.data_address.clone();
     let request = json!({ "peer": peer, "port": 5301, "mbps": 50 });
-    let near = client.inject("interference.iperf", request.clone());
-    wait_until("5 MB of load", || sent() - before > 5e6);
+    let id = client.inject("interference.iperf", request.clone());
+    wait_until("5 MB of load", || bytes() - before > 5e6);
     assert_eq!(client.refused("interference.iperf", request, 5.0).0, 409);
-    assert_eq!(client.dose(&near, true)["asked"], 50.0);
+    assert_eq!(client.dose(&id, true)["asked"], 50.0);
     assert!(server.dose(&far, true)["asked"].is_null());
-    client.revert(&near);
+    client.revert(&id);
     server.revert(&far);
     let count = "ps -C iperf3 -o pid= | wc -l";
     assert_eq!((client.run(count), server.run(count)), ("0".into(), "0".into()));

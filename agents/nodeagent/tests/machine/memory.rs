@@ -22,8 +22,8 @@ fn ballast_leaves_the_machine_as_little_as_asked_and_is_never_what_the_kernel_ki
         let mounts = machine.run("grep sparecraft_ballast /proc/mounts");
         assert!(mounts.contains(file_system), "{mounts}");
         assert_eq!(machine.run(WANTS_60_MB), "137", "killed for want of memory");
-        let told = machine.dose(&id, true);
-        assert!(told["measured"].as_f64() > Some(150.0), "{told}");
+        let dose = machine.dose(&id, true);
+        assert!(dose["measured"].as_f64() > Some(150.0), "{dose}");
         machine.refuses("memory.pin", json!({ "free_mb": 30 }), 409, &id);
         machine.revert(&id);
         assert_eq!(machine.run(WANTS_60_MB), "0");

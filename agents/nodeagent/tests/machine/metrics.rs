@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 use base64::prelude::{Engine, BASE64_STANDARD};
+use testkit::wait::REPLY_LIMIT;
 
 use crate::support::{wait_for, wait_until, BUSY_ROLE, LOGIN};
 
@@ -54,6 +55,7 @@ impl Drop for Influx {
 /// InfluxQL over plain HTTP; the whole answer as text.
 fn query(influxql: &str, database: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(("198.18.242.129", PORT))?;
+    stream.set_read_timeout(Some(REPLY_LIMIT))?;
     let mut encoded = influxql.to_owned();
     for (plain, code) in [(" ", "%20"), ("<", "%3C"), (">", "%3E")] {
         encoded = encoded.replace(plain, code);
@@ -113,8 +115,7 @@ fn samples_taken_while_influxdb_is_away_arrive_when_it_comes() {
         machine.inject("cpu.limp", serde_json::json!({ "factor": 10 }));
         let throttled =
             "SELECT count(cpu_cores) FROM host WHERE throttled_percent > 0 AND faults_active = 1";
-        let counted =
-            || query(throttled, "sparecraft").unwrap().contains("\"count\"").then_some(());
-        wait_for("a throttled sample", counted);
+        let probe = || query(throttled, "sparecraft").unwrap().contains("\"count\"").then_some(());
+        wait_for("a throttled sample", probe);
     }
 }

@@ -31,8 +31,11 @@ fn journal(machine: &Machine) -> Vec<String> {
 #[test]
 fn the_end_of_a_lease_undoes_the_fault() {
     let machine = machine_or_skip!(IDLE_ROLE, "net.limp");
-    let id = machine.inject_for("net.limp", json!({ "factor": 10 }), 1.5);
+    let id = machine.inject("net.limp", json!({ "factor": 10 }));
     assert!(!machine.differences().is_empty());
+    let lease = json!({ "lease_s": 1.5 });
+    let path = format!("/v1/faults/{id}/lease");
+    assert_eq!(machine.call("PUT", &path, Some(lease)).0, 200);
     wait_until("the lease's end", || machine.fault(&id)["state"] == "reverted");
     machine.assert_reverted(&id, "lease");
     machine.assert_clean();
@@ -89,8 +92,8 @@ fn one_request_undoes_everything() {
     let ids = inject_everything(&machine);
     let health = machine.call("GET", "/v1/health", None).1;
     assert_eq!(health["faults_active"], ids.len());
-    let (status, undone) = machine.call("DELETE", "/v1/faults", None);
-    let count = undone.as_array().map(Vec::len);
+    let (status, faults) = machine.call("DELETE", "/v1/faults", None);
+    let count = faults.as_array().map(Vec::len);
     assert_eq!((status, count), (200, Some(ids.len())));
     machine.assert_clean();
 }
@@ -114,8 +117,8 @@ fn a_role_may_do_what_servers_do_and_gets_no_more_by_any_program() {
     let pid = machine.role_pids().swap_remove(0);
     let status = machine.run(&format!("cat /proc/{pid}/status"));
     let line = |key: &str| {
-        let found = status.lines().find_map(|line| line.strip_prefix(key));
-        found.unwrap().trim().to_owned()
+        let value = status.lines().find_map(|line| line.strip_prefix(key));
+        value.unwrap().trim().to_owned()
     };
     // chown, dac_override, fowner, kill, setgid, setuid, net_bind_service
     assert_eq!(line("CapBnd:"), "00000000000004eb");
@@ -161,10 +164,10 @@ const WAYS_OUT: [(&str, &str); 26] = [
 fn a_role_that_is_root_or_a_user_finds_no_way_out() {
     let user = "setpriv --reuid=nobody --regid=nogroup --clear-groups";
     let mut script = String::from("install -m 666 /dev/null /tmp/could\n");
-    for (who, as_whom) in [("root", ""), ("user", user)] {
+    for (account, prefix) in [("root", ""), ("user", user)] {
         for (command, name) in WAYS_OUT {
-            let way = format!("{as_whom} sh -c \"{command}\" >/dev/null 2>&1");
-            script += &format!("{way} && echo \"{who}: {name}\" >>/tmp/could\n");
+            let way = format!("{prefix} sh -c \"{command}\" >/dev/null 2>&1");
+            script += &format!("{way} && echo \"{account}: {name}\" >>/tmp/could\n");
         }
     }
     let machine = machine_or_skip!(&format!("{script}exec sleep 100003\n"));
@@ -196,8 +199,8 @@ fn foreign_state_is_refused_and_left_alone() {
     let qdiscs = machine.run(&format!("tc qdisc show dev {interface}"));
     assert!(qdiscs.contains("tbf 77:"), "{qdiscs}");
     machine.run("nft add table netdev sparecraft_loss_foreign");
-    let (foreign, one) = ("sparecraft_loss_foreign", json!({ "percent": 1 }));
-    machine.refuses("net.loss", one, 409, foreign);
+    let (foreign, loss) = ("sparecraft_loss_foreign", json!({ "percent": 1 }));
+    machine.refuses("net.loss", loss, 409, foreign);
     assert!(machine.run("nft list tables").contains(foreign));
     let role = machine.role_pids().swap_remove(1);
     machine.run(&format!("kill -STOP {role}"));
@@ -243,9 +246,9 @@ fn an_undo_of_what_somebody_undid_already_succeeds() {
         }
     }
     machine.run(&format!("ip link set {interface} up; kill -CONT -1"));
-    let (status, undone) = machine.call("DELETE", "/v1/faults", None);
+    let (status, faults) = machine.call("DELETE", "/v1/faults", None);
     assert_eq!(status, 200);
-    let mut all = undone.as_array().unwrap().iter();
-    assert!(all.all(|fault| fault["state"] == "reverted"), "{undone}");
+    let mut all = faults.as_array().unwrap().iter();
+    assert!(all.all(|fault| fault["state"] == "reverted"), "{faults}");
     machine.assert_clean();
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{json, Value};
 use testkit::mtls::{Authority, Identity};
+use testkit::wait::REPLY_LIMIT;
 
 use crate::client::request;
 
@@ -36,15 +37,19 @@ pub const BUSY_ROLE: &str = "while :; do :; done\n";
 static NEXT_HOST: AtomicU8 = AtomicU8::new(10);
 static LIVE: Mutex<usize> = Mutex::new(0);
 
-/// Runs `docker` and returns what it printed, or what it complained about.
+/// Runs `docker` and returns what it printed, or what it complained about. One that does not end is
+/// ended, which has status 124.
 pub fn docker(arguments: &[&str]) -> Result<String, String> {
-    let output =
-        Command::new("docker").args(arguments).output().map_err(|error| error.to_string())?;
+    let limit_s = REPLY_LIMIT.as_secs().to_string();
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", &limit_s, "docker"]).args(arguments);
+    let output = command.output().map_err(|error| error.to_string())?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if output.status.success() {
         return Ok(text(&output.stdout));
     }
-    Err(format!("docker {}: {}", arguments.join(" "), text(&output.stderr)))
+    let (words, status) = (arguments.join(" "), output.status);
+    Err(format!("docker {words}: {status}: {}", text(&output.stderr)))
 }
 
 /// False, with a printed reason, where these tests cannot run.
@@ -59,20 +64,20 @@ fn docker_is_here() -> bool {
 }
 
 /// Waits until `probe` gives something, by asking again and again.
-pub fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+pub fn wait_for<T>(state: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + WAIT_LIMIT;
     loop {
-        if let Some(found) = probe() {
-            return found;
+        if let Some(value) = probe() {
+            return value;
         }
-        assert!(Instant::now() < until, "{what} did not come within {} s", WAIT_LIMIT.as_secs());
+        assert!(Instant::now() < until, "{state} did not come within {} s", WAIT_LIMIT.as_secs());
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
 /// Waits until `holds` is true.
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    wait_for(what, || holds().then_some(()));
+pub fn wait_until(state: &str, mut holds: impl FnMut() -> bool) {
+    wait_for(state, || holds().then_some(()));
 }
 
 /// Both networks, as long as any test holds one of these.
@@ -86,8 +91,11 @@ impl Networks {
                 (DATA_NETWORK, format!("{DATA}.0/25")),
                 (CONTROL_NETWORK, format!("{DATA}.128/25")),
             ] {
-                let made = docker(&["network", "create", "--subnet", &subnet, name]);
-                assert!(made.is_ok() || format!("{made:?}").contains("already exists"), "{made:?}");
+                let result = docker(&["network", "create", "--subnet", &subnet, name]);
+                assert!(
+                    result.is_ok() || format!("{result:?}").contains("already exists"),
+                    "{result:?}"
+                );
             }
         }
         *live += 1;
@@ -236,8 +244,8 @@ impl Machine {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let call =
             request((self.control, AGENT_PORT).into(), &self.authority, client, method, path, body);
-        let limited = async { tokio::time::timeout(Duration::from_secs(20), call).await };
-        runtime.block_on(limited).map_err(|_| "no answer within 20 s".to_owned())?
+        let limited = async { tokio::time::timeout(WAIT_LIMIT, call).await };
+        runtime.block_on(limited).map_err(|_| format!("no answer within {WAIT_LIMIT:?}"))?
     }
 
     /// False, with a printed reason, if this machine cannot inject the kind.
@@ -281,9 +289,9 @@ impl Machine {
 
     /// Asks for a fault that shall be refused with this status, for a reason with `word` in it.
     pub fn refuses(&self, kind: &str, parameters: Value, status: u16, word: &str) {
-        let (got, reason) = self.refused(kind, parameters, 5.0);
-        let is_it = got == status && reason.contains(word);
-        assert!(is_it, "{kind}: {got} {reason}");
+        let (code, reason) = self.refused(kind, parameters, 5.0);
+        let is_expected = code == status && reason.contains(word);
+        assert!(is_expected, "{kind}: {code} {reason}");
     }
 
     /// Asks for settings that restart the role.
@@ -325,8 +333,8 @@ impl Machine {
 
     pub fn assert_reverted(&self, id: &str, reason: &str) {
         let fault = self.fault(id);
-        let found = (&fault["state"], &fault["revert_reason"]);
-        assert_eq!(found, (&json!("reverted"), &json!(reason)));
+        let end = (&fault["state"], &fault["revert_reason"]);
+        assert_eq!(end, (&json!("reverted"), &json!(reason)));
     }
 
     pub fn revert(&self, id: &str) {
@@ -354,9 +362,9 @@ impl Machine {
 
     pub fn fault(&self, id: &str) -> Value {
         let (_, faults) = self.call("GET", "/v1/faults", None);
-        let found = faults.as_array().unwrap().iter().find(|fault| fault["id"] == id);
-        let found = found.unwrap_or_else(|| panic!("no fault {id} in {faults}"));
-        found.clone()
+        let fault = faults.as_array().unwrap().iter().find(|fault| fault["id"] == id);
+        let fault = fault.unwrap_or_else(|| panic!("no fault {id} in {faults}"));
+        fault.clone()
     }
 
     /// `PID STATE ARGUMENTS` of the role's processes.
@@ -452,7 +460,8 @@ fn write_files(
         ("role/start.sh", &format!("#!/bin/sh\n{role}")),
         (
             "role/ready.sh",
-            "#!/bin/sh\ngrep -e ^Cap -e ^NoNewPrivs: /proc/self/status >/tmp/probed\nexit 0\n",
+            "#!/bin/sh\ngrep -e ^Cap -e ^NoNewPrivs: /proc/self/status >/tmp/probed\n\
+             ! [ -e /tmp/down ]\n",
         ),
     ] {
         std::fs::write(at(name), text).unwrap();

@@ -85,7 +85,7 @@ enum Expected {
     Nothing,
     Level(i32),
     Lots(Vec<i32>),
-    /// Of a client that is new.
+    /// A number that is not the client's own.
     OtherThanOwn,
 }
 
@@ -99,7 +99,7 @@ pub struct Visit {
 }
 
 impl Visit {
-    /// Of this program's client of this number, at the begin of a round.
+    /// The visits of this program's client `client`, at the start of a round.
     pub fn new(calls: Calls, client: usize) -> Self {
         Self { calls, client, round: 0, place: 0 }
     }
@@ -113,13 +113,13 @@ impl Visit {
         };
         // A move's reply is the level after it, which is the one before the next call.
         let raised = |place: usize| lowest + RAISED[place].unwrap_or_default();
-        let all = || LOTS.iter().map(|one| one.0);
+        let all = || LOTS.iter().map(|lot| lot.0);
         let expected = match method {
             Method::EnterLot => Expected::Lots(Vec::new()), // it has room
             Method::ExitLot => Expected::Nothing,
             Method::GetClientId => Expected::OtherThanOwn,
             Method::GetOtherLotAvailability => {
-                Expected::Lots(all().filter(|one| *one != lot).collect())
+                Expected::Lots(all().filter(|other| *other != lot).collect())
             }
             Method::GetLots => Expected::Lots(all().collect()),
             Method::MoveUpLevel | Method::MoveDownLevel => Expected::Level(raised(self.place + 1)),
@@ -165,31 +165,31 @@ pub fn send(channel: Channel, call: Call, client: i32, number: i64) -> Flight {
     Box::pin(async move {
         let mut lots = LotsClient::new(channel);
         let (lot, car, nothing) = (call.lot, Car { client }, Nothing::default());
-        let said = match call.method {
+        let answer = match call.method {
             Method::EnterLot => {
                 let entry = Entry { client, lot };
-                values(lots.enter_lot(asked(entry, client, number)).await?)
+                values(lots.enter_lot(tag(entry, client, number)).await?)
             }
-            Method::ExitLot => no_value(lots.exit_lot(asked(car, client, number)).await?),
-            Method::GetClientId => value(lots.get_client_id(asked(nothing, client, number)).await?),
+            Method::ExitLot => no_value(lots.exit_lot(tag(car, client, number)).await?),
+            Method::GetClientId => value(lots.get_client_id(tag(nothing, client, number)).await?),
             Method::GetOtherLotAvailability => {
-                let request = asked(Lot { lot }, client, number);
+                let request = tag(Lot { lot }, client, number);
                 values(lots.get_other_lot_availability(request).await?)
             }
-            Method::GetLots => values(lots.get_lots(asked(nothing, client, number)).await?),
-            Method::MoveUpLevel => value(lots.move_up_level(asked(car, client, number)).await?),
-            Method::MoveDownLevel => value(lots.move_down_level(asked(car, client, number)).await?),
+            Method::GetLots => values(lots.get_lots(tag(nothing, client, number)).await?),
+            Method::MoveUpLevel => value(lots.move_up_level(tag(car, client, number)).await?),
+            Method::MoveDownLevel => value(lots.move_down_level(tag(car, client, number)).await?),
             Method::GetCurrentLevel => {
-                value(lots.get_current_level(asked(nothing, client, number)).await?)
+                value(lots.get_current_level(tag(nothing, client, number)).await?)
             }
-            Method::GetMaxLevel => value(lots.get_max_level(asked(nothing, client, number)).await?),
-            Method::GetMinLevel => value(lots.get_min_level(asked(nothing, client, number)).await?),
+            Method::GetMaxLevel => value(lots.get_max_level(tag(nothing, client, number)).await?),
+            Method::GetMinLevel => value(lots.get_min_level(tag(nothing, client, number)).await?),
         };
-        Ok(said.reply(&call, client, number))
+        Ok(answer.reply(&call, client, number))
     })
 }
 
-fn asked<T>(message: T, client: i32, number: i64) -> Request<T> {
+fn tag<T>(message: T, client: i32, number: i64) -> Request<T> {
     let mut request = Request::new(message);
     request.metadata_mut().insert(CLIENT, client.into());
     request.metadata_mut().insert(NUMBER, number.into());
@@ -197,17 +197,17 @@ fn asked<T>(message: T, client: i32, number: i64) -> Request<T> {
 }
 
 /// An answer as it came.
-struct Said {
+struct Answer {
     metadata: MetadataMap,
-    /// Of a number, or several; none of an answer without content.
+    /// Its numbers; none without content.
     values: Vec<i32>,
 }
 
-impl Said {
+impl Answer {
     fn reply(&self, call: &Call, client: i32, number: i64) -> Reply {
         let text = |key: &str| {
-            let found = self.metadata.get(key).and_then(|one| one.to_str().ok());
-            found.unwrap_or_default()
+            let value = self.metadata.get(key).and_then(|value| value.to_str().ok());
+            value.unwrap_or_default()
         };
         let is_own = text(CLIENT) == client.to_string() && text(NUMBER) == number.to_string();
         let is_expected = match &call.expected {
@@ -220,22 +220,22 @@ impl Said {
     }
 }
 
-fn values(answer: Response<Numbers>) -> Said {
+fn values(answer: Response<Numbers>) -> Answer {
     let (metadata, message, _) = answer.into_parts();
     let values = message.values;
-    Said { metadata, values }
+    Answer { metadata, values }
 }
 
-fn value(answer: Response<Number>) -> Said {
+fn value(answer: Response<Number>) -> Answer {
     let (metadata, message, _) = answer.into_parts();
     let values = vec![message.value];
-    Said { metadata, values }
+    Answer { metadata, values }
 }
 
-fn no_value(answer: Response<Nothing>) -> Said {
+fn no_value(answer: Response<Nothing>) -> Answer {
     let (metadata, _, _) = answer.into_parts();
     let values = Vec::new();
-    Said { metadata, values }
+    Answer { metadata, values }
 }
 
 /// True if another server would say the same: no client asks for what cannot be done once.
@@ -252,23 +252,23 @@ mod tests {
 
     fn round(client: usize) -> Vec<(Call, bool)> {
         let mut visit = Visit::new(Calls::All, client);
-        let mut found = Vec::new();
+        let mut calls = Vec::new();
         for _ in ROUND {
-            found.push((visit.call(), visit.is_outside()));
+            calls.push((visit.call(), visit.is_outside()));
             visit.advance();
         }
-        found
+        calls
     }
 
     #[test]
     fn a_round_has_all_ten_methods_and_ends_with_the_car_outside() {
-        let mut seen = Vec::new();
+        let mut methods = Vec::new();
         for (call, _) in round(0) {
-            if !seen.contains(&call.method) {
-                seen.push(call.method);
+            if !methods.contains(&call.method) {
+                methods.push(call.method);
             }
         }
-        assert_eq!(seen.len(), 10);
+        assert_eq!(methods.len(), 10);
         let mut visit = Visit::new(Calls::All, 0);
         ROUND.iter().for_each(|_| visit.advance());
         assert!(visit.is_outside());
@@ -291,7 +291,7 @@ mod tests {
     fn levels(client: usize, doubled: Option<usize>) -> Vec<i32> {
         let mut visit = Visit::new(Calls::All, client);
         let (_, lowest, highest, _) = LOTS[client % LOTS.len()];
-        let (mut level, mut found) = (lowest, Vec::new());
+        let (mut level, mut levels) = (lowest, Vec::new());
         for place in 0..ROUND.len() {
             let by = match visit.call().method {
                 Method::MoveUpLevel => 1,
@@ -303,11 +303,11 @@ mod tests {
                 level = (level + by).clamp(lowest, highest);
             }
             if by != 0 {
-                found.push(level);
+                levels.push(level);
             }
             visit.advance();
         }
-        found
+        levels
     }
 
     #[test]
@@ -328,21 +328,21 @@ mod tests {
         }
     }
 
-    fn said(client: i32, number: i64, values: &[i32]) -> Said {
-        let metadata = asked(Nothing::default(), client, number).into_parts().0;
+    fn answer(client: i32, number: i64, values: &[i32]) -> Answer {
+        let metadata = tag(Nothing::default(), client, number).into_parts().0;
         let values = values.to_vec();
-        Said { metadata, values }
+        Answer { metadata, values }
     }
 
     #[test]
     fn a_reply_to_another_request_is_not_right_though_it_says_the_same() {
         let visit = Visit::new(Calls::Reads, 0);
         let call = visit.call();
-        assert!(said(7, 3, &[1, 2, 3, 4]).reply(&call, 7, 3).is_right);
-        assert!(!said(7, 2, &[1, 2, 3, 4]).reply(&call, 7, 3).is_right);
-        assert!(!said(8, 3, &[1, 2, 3, 4]).reply(&call, 7, 3).is_right);
-        assert!(!said(7, 3, &[1, 2, 3]).reply(&call, 7, 3).is_right);
-        let mut unnumbered = said(7, 3, &[1, 2, 3, 4]);
+        assert!(answer(7, 3, &[1, 2, 3, 4]).reply(&call, 7, 3).is_right);
+        assert!(!answer(7, 2, &[1, 2, 3, 4]).reply(&call, 7, 3).is_right);
+        assert!(!answer(8, 3, &[1, 2, 3, 4]).reply(&call, 7, 3).is_right);
+        assert!(!answer(7, 3, &[1, 2, 3]).reply(&call, 7, 3).is_right);
+        let mut unnumbered = answer(7, 3, &[1, 2, 3, 4]);
         unnumbered.metadata.remove(NUMBER);
         assert!(!unnumbered.reply(&call, 7, 3).is_right);
     }

@@ -21,9 +21,9 @@ use crate::now_s;
 
 /// The paper's background refresh.
 const REFRESH_EVERY: Duration = Duration::from_millis(1500);
-/// After the naming service did not answer, and between two looks at what is open.
+/// Pause after a failure of the naming service, and between two looks at the connections.
 const PAUSE: Duration = Duration::from_millis(100);
-/// For a connection in the background: a machine that is gone is not waited for with the lock held.
+/// Time-out of a connection in the background; the lock is not held meanwhile.
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
 
 const BEAT_EVERY: Duration = Duration::from_millis(20);
@@ -46,7 +46,7 @@ pub struct Open {
     beats: HashMap<Server, tokio::task::AbortHandle>,
 }
 
-/// Connections that are shared with what keeps them fresh.
+/// Open connections, shared with the tasks that keep them fresh.
 #[derive(Debug)]
 pub struct Connections {
     open: Mutex<Open>,
@@ -55,7 +55,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// None yet.
+    /// Creates an empty set.
     pub fn new(with_heartbeats: bool) -> Arc<Self> {
         Arc::new(Self {
             open: Mutex::default(),
@@ -72,17 +72,17 @@ impl Connections {
     /// The open connections in the order of the list; suspects come last.
     pub fn candidates(&self, open: &Open) -> Vec<Server> {
         let suspects = self.suspects.borrow();
-        let mut found: Vec<Server> = open.servers.clone();
-        found.retain(|one| open.channels.contains_key(one));
-        found.sort_by_key(|one| suspects.contains(one));
-        found
+        let mut servers: Vec<Server> = open.servers.clone();
+        servers.retain(|server| open.channels.contains_key(server));
+        servers.sort_by_key(|server| suspects.contains(server));
+        servers
     }
 
     /// Returns once this server is suspected.
-    pub async fn suspected(&self, server: &Server) {
+    pub async fn suspicion(&self, server: &Server) {
         let mut suspects = self.suspects.subscribe();
         // The sender is ours, and lives as long as we do.
-        let _ = suspects.wait_for(|found| found.contains(server)).await;
+        let _ = suspects.wait_for(|suspects| suspects.contains(server)).await;
     }
 
     /// Makes them anew every 1.5 s, for ever.
@@ -91,9 +91,9 @@ impl Connections {
             let mut open = self.open.lock().await;
             // The naming service may be away: then all stays as it is.
             if let Ok((servers, _)) = naming.servers().await {
-                let opened = connect_all(open.missing(&servers)).await;
+                let channels = connect_all(open.missing(&servers)).await;
                 self.renew(&mut open, servers);
-                self.put_in(&mut open, opened);
+                self.put_in(&mut open, channels);
             }
             drop(open);
             tokio::time::sleep(REFRESH_EVERY).await;
@@ -122,27 +122,27 @@ impl Connections {
     async fn open_missing(self: &Arc<Self>, servers: &[Server]) {
         loop {
             let missing = self.lock().await.missing(servers);
-            let opened = connect_all(missing).await;
-            self.put_in(&mut *self.lock().await, opened);
+            let channels = connect_all(missing).await;
+            self.put_in(&mut *self.lock().await, channels);
             tokio::time::sleep(PAUSE).await;
         }
     }
 
     /// The list as the naming service has it; who is gone is open no more.
     fn renew(&self, open: &mut Open, servers: Vec<Server>) {
-        let mut gone: HashSet<Server> = open.channels.keys().cloned().collect();
-        gone.retain(|one| !servers.contains(one));
-        for server in &gone {
+        let mut departures: HashSet<Server> = open.channels.keys().cloned().collect();
+        departures.retain(|server| !servers.contains(server));
+        for server in &departures {
             open.forget(server);
         }
-        self.suspects.send_modify(|found| {
-            found.retain(|one| servers.contains(one));
-            found.extend(gone);
+        self.suspects.send_modify(|suspects| {
+            suspects.retain(|server| servers.contains(server));
+            suspects.extend(departures);
         });
         open.servers = servers;
     }
 
-    /// Of those that the client has not opened itself meanwhile.
+    /// Adds connections that the client has not opened itself meanwhile.
     fn put_in(self: &Arc<Self>, open: &mut Open, opened: Vec<(Server, Channel)>) {
         for (server, channel) in opened {
             if open.channel(&server).is_none() {
@@ -151,7 +151,7 @@ impl Connections {
         }
     }
 
-    /// Has another open connection.
+    /// Replaces an open connection.
     pub fn keep(self: &Arc<Self>, open: &mut Open, server: Server, channel: Channel) {
         if self.with_heartbeats {
             let beats = tokio::spawn(Arc::clone(self).watch_beats(server.clone(), channel.clone()));
@@ -172,42 +172,42 @@ impl Connections {
             let beat = client.beat(Nothing::default());
             tokio::pin!(beat);
             let mut excused_s = 0.0;
-            let came = loop {
-                let looked_s = now_s();
+            let is_beat = loop {
+                let look_s = now_s();
                 tokio::select! {
                     biased;
                     came = &mut beat => break came.is_ok(),
                     () = tokio::time::sleep(LOOK_EVERY) => {
                         // A client that was late itself has not read the replies of that time.
-                        excused_s += (now_s() - looked_s - LOOK_S_MAX).max(0.0);
+                        excused_s += (now_s() - look_s - LOOK_S_MAX).max(0.0);
                         if phi.phi(now_s() - excused_s) > PHI_MAX {
                             self.suspect(&server, true);
                         }
                     }
                 }
             };
-            if came {
+            if is_beat {
                 phi.beat(now_s());
             }
-            self.suspect(&server, !came);
+            self.suspect(&server, !is_beat);
             tokio::time::sleep(BEAT_EVERY).await;
         }
     }
 
     fn suspect(&self, server: &Server, is_suspect: bool) {
-        self.suspects.send_if_modified(|found| match is_suspect {
-            true => found.insert(server.clone()),
-            false => found.remove(server),
+        self.suspects.send_if_modified(|suspects| match is_suspect {
+            true => suspects.insert(server.clone()),
+            false => suspects.remove(server),
         });
     }
 }
 
 impl Open {
-    /// Those without a connection.
+    /// Returns the servers without a connection.
     fn missing(&self, servers: &[Server]) -> Vec<Server> {
-        let mut found = servers.to_vec();
-        found.retain(|one| !self.channels.contains_key(one));
-        found
+        let mut rest = servers.to_vec();
+        rest.retain(|server| !self.channels.contains_key(server));
+        rest
     }
 
     /// The connection to a server.
@@ -215,7 +215,7 @@ impl Open {
         self.channels.get(server).cloned()
     }
 
-    /// It is not to be used any more.
+    /// Removes a connection.
     pub fn forget(&mut self, server: &Server) {
         self.channels.remove(server);
         if let Some(beats) = self.beats.remove(server) {
@@ -224,7 +224,7 @@ impl Open {
     }
 }
 
-/// Connections to those of them that can be reached, opened at the same time.
+/// Connects to the servers that can be reached, all at the same time.
 async fn connect_all(servers: Vec<Server>) -> Vec<(Server, Channel)> {
     let mut opening = JoinSet::new();
     for server in servers {

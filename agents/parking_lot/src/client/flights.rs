@@ -9,14 +9,14 @@ use crate::client::calls::{Flight, Reply};
 
 /// The outcome.
 #[derive(Debug)]
-pub enum Landed {
+pub enum Landing {
     /// The reply, and whether it is the first request's.
     Answered(Reply, bool),
     /// A refusal, which no other server would do without.
     Refused(Status),
-    /// No reply will come.
+    /// There will be no reply.
     Failed,
-    /// None came yet.
+    /// There is no reply yet.
     Late,
 }
 
@@ -29,12 +29,12 @@ pub struct Flights {
 }
 
 impl Flights {
-    /// One request, whose reply is waited for so long.
+    /// The flights of one request with its time-out.
     pub fn of(first: Flight, patience: Duration) -> Self {
         Self { first: Some(first), second: None, until: Some(Instant::now() + patience) }
     }
 
-    /// And another one, which is waited for as long.
+    /// Adds a second request with its time-out.
     pub fn add(&mut self, second: Flight, patience: Duration) {
         self.second = Some(second);
         self.until = Some(Instant::now() + patience);
@@ -46,21 +46,21 @@ impl Flights {
     }
 
     /// The first reply; `Late` where none came within `late_after`.
-    pub async fn land(&mut self, late_after: Option<Duration>) -> Landed {
+    pub async fn land(&mut self, late_after: Option<Duration>) -> Landing {
         let Some(until) = self.until else {
-            return Landed::Failed;
+            return Landing::Failed;
         };
         let late_at = late_after.map_or(until, |after| until.min(Instant::now() + after));
         loop {
             let (answer, is_first) = match timeout_at(late_at, self.next()).await {
-                Ok(Some(one)) => one,
-                Err(_) if late_at < until => return Landed::Late,
-                Ok(None) | Err(_) => return Landed::Failed,
+                Ok(Some(result)) => result,
+                Err(_) if late_at < until => return Landing::Late,
+                Ok(None) | Err(_) => return Landing::Failed,
             };
             match answer {
-                Ok(reply) => return Landed::Answered(reply, is_first),
+                Ok(reply) => return Landing::Answered(reply, is_first),
                 Err(status) if super::calls::is_refusal(&status) => {
-                    return Landed::Refused(status);
+                    return Landing::Refused(status);
                 }
                 Err(_) => {} // the other one may be answered yet
             }
@@ -69,7 +69,7 @@ impl Flights {
 
     /// The outcome of the next one; none if none is under way.
     async fn next(&mut self) -> Option<(Result<Reply, Status>, bool)> {
-        let landed = match (&mut self.first, &mut self.second) {
+        let landing = match (&mut self.first, &mut self.second) {
             (None, None) => return None,
             (Some(first), None) => (first.await, true),
             (None, Some(second)) => (second.await, false),
@@ -78,11 +78,11 @@ impl Flights {
                 answer = second => (answer, false),
             },
         };
-        match landed.1 {
+        match landing.1 {
             true => self.first = None,
             false => self.second = None,
         }
-        Some(landed)
+        Some(landing)
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    fn answered(server: &str) -> Flight {
+    fn reply_of(server: &str) -> Flight {
         let server = server.to_owned();
         Box::pin(async { Ok(Reply { server, is_right: true }) })
     }
@@ -108,27 +108,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_first_reply_of_two_counts() {
         let mut flights = Flights::of(silent(), LONG);
-        let late = flights.land(Some(Duration::from_millis(5))).await;
-        assert!(matches!(late, Landed::Late));
-        flights.add(answered("b"), LONG);
-        let landed = flights.land(None).await;
-        assert!(matches!(landed, Landed::Answered(reply, false) if reply.server == "b"));
+        let landing = flights.land(Some(Duration::from_millis(5))).await;
+        assert!(matches!(landing, Landing::Late));
+        flights.add(reply_of("b"), LONG);
+        let landing = flights.land(None).await;
+        assert!(matches!(landing, Landing::Answered(reply, false) if reply.server == "b"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_that_breaks_leaves_the_other_to_be_waited_for() {
-        let mut flights = Flights::of(answered("a"), LONG);
+        let mut flights = Flights::of(reply_of("a"), LONG);
         flights.add(broken(), LONG);
-        let landed = flights.land(None).await;
-        assert!(matches!(landed, Landed::Answered(reply, true) if reply.server == "a"));
+        let landing = flights.land(None).await;
+        assert!(matches!(landing, Landing::Answered(reply, true) if reply.server == "a"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn when_both_break_or_the_time_is_up_the_call_has_failed() {
         let mut flights = Flights::of(broken(), LONG);
         flights.add(broken(), LONG);
-        assert!(matches!(flights.land(None).await, Landed::Failed));
+        assert!(matches!(flights.land(None).await, Landing::Failed));
         let mut flights = Flights::of(silent(), Duration::from_secs(1));
-        assert!(matches!(flights.land(None).await, Landed::Failed));
+        assert!(matches!(flights.land(None).await, Landing::Failed));
     }
 }

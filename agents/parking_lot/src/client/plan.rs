@@ -32,17 +32,17 @@ pub enum Named {
 pub struct Plan {
     /// Addresses of etcd.
     pub naming: String,
-    /// How many clients.
+    /// Number of clients.
     pub clients: i32,
-    /// Invocations of each; fewer where it is ended before.
+    /// Invocations of each client at most.
     pub invocations: i64,
-    /// From a reply to the next invocation [s].
+    /// Time from a reply to the next invocation [s].
     pub gap_s: f64,
     /// The operation that is invoked.
     pub calls: Calls,
     /// The client's strategy for a server that is gone.
     pub strategy: Named,
-    /// With `primary`: before it asks the naming service [s].
+    /// Wait of `primary` before it asks the naming service [s].
     #[serde(default)]
     pub wait_s: f64,
     /// The arbiter in front of the servers, where there is one.

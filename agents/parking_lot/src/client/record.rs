@@ -10,18 +10,18 @@ use serde::Serialize;
 use crate::client::calls::{Method, Reply};
 use crate::core::call::Account;
 
-/// Which invocation.
+/// Identity of an invocation.
 #[derive(Debug, Serialize)]
 pub struct Invocation {
-    /// Of this program's clients.
+    /// Number among this program's clients.
     pub client: i32,
-    /// As servers know it.
+    /// Number that the servers gave the client.
     pub id: i32,
-    /// The request's.
+    /// Number of the request.
     pub number: i64,
     /// The method that was invoked.
     pub method: Method,
-    /// When.
+    /// Start of the invocation.
     pub start_s: f64,
 }
 
@@ -84,7 +84,7 @@ impl Records {
         file.write_all(b"\n")
     }
 
-    /// Has all of it written.
+    /// Writes all records to the file.
     pub fn flush(&self) -> std::io::Result<()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
     }

@@ -14,7 +14,7 @@ use crate::api::lots_client::LotsClient;
 use crate::api::Nothing;
 use crate::client::calls::{send, Call, Calls, Flight, Reply, Visit};
 use crate::client::connections::{connect, Connections};
-use crate::client::flights::{Flights, Landed};
+use crate::client::flights::{Flights, Landing};
 use crate::client::plan::{Named, Plan};
 use crate::client::record::{Invocation, Records};
 use crate::core::call::{Account, Action, Caller, Event, Next, Strategy};
@@ -23,14 +23,14 @@ use crate::etcd::Etcd;
 use crate::naming::Naming;
 use crate::now_s;
 
-/// Between two tries to be given a number.
+/// Pause between two tries to get a number.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Carries out the plan until `ended` does; standard output says who answers, as it changes.
+/// Carries out the plan until `end` is ready; prints the server of a client when it changes.
 ///
 /// # Errors
 /// When the naming service's addresses are none, or the records cannot be written.
-pub async fn run(plan: Plan, records: &Path, ended: impl Future<Output = ()>) -> Result<()> {
+pub async fn run(plan: Plan, records: &Path, end: impl Future<Output = ()>) -> Result<()> {
     let records = Records::create(records);
     let records = Arc::new(records.context("cannot write the records")?);
     let stop = Arc::new(AtomicBool::new(false));
@@ -38,29 +38,29 @@ pub async fn run(plan: Plan, records: &Path, ended: impl Future<Output = ()>) ->
     let mut clients = JoinSet::new();
     for client in 0..plan.clients {
         let naming = Naming::new(Etcd::new(&plan.naming)?, &format!("client-{client}"));
-        let one = Client::new(client, &plan, naming);
-        clients.spawn(one.invoke_all(Arc::clone(&records), Arc::clone(&stop)));
+        let worker = Client::new(client, &plan, naming);
+        clients.spawn(worker.invoke_all(Arc::clone(&records), Arc::clone(&stop)));
     }
-    tokio::pin!(ended);
-    let done = loop {
+    tokio::pin!(end);
+    let result = loop {
         tokio::select! {
-            () = &mut ended, if !stop.load(Ordering::Relaxed) => {
+            () = &mut end, if !stop.load(Ordering::Relaxed) => {
                 stop.store(true, Ordering::Relaxed);
             }
-            done = clients.join_next() => match done {
-                Some(done) => done??,
+            result = clients.join_next() => match result {
+                Some(result) => result??,
                 None => break Ok(()),
             },
         }
     };
     records.flush()?;
-    done
+    result
 }
 
 struct Client {
-    /// Of this program's clients.
+    /// Number among this program's clients.
     number: i32,
-    /// As servers know it: no other client of theirs has it.
+    /// Number that the servers gave the client; no other client has it.
     id: i32,
     plan: Arc<Plan>,
     naming: Arc<Naming>,
@@ -79,12 +79,12 @@ impl Client {
         let naming = Arc::new(naming);
         let connections = Connections::new(plan.strategy == Named::Heartbeat);
         let mut background = JoinSet::new();
-        let (held, asked) = (Arc::clone(&connections), Arc::clone(&naming));
+        let (own_connections, own_naming) = (Arc::clone(&connections), Arc::clone(&naming));
         match plan.strategy {
             Named::Primary | Named::Cached | Named::Arbiter => {}
-            Named::Open => drop(background.spawn(held.refresh(asked))),
+            Named::Open => drop(background.spawn(own_connections.refresh(own_naming))),
             Named::Watched | Named::Hedged | Named::Heartbeat => {
-                drop(background.spawn(held.follow(asked)));
+                drop(background.spawn(own_connections.follow(own_naming)));
             }
         }
         Self {
@@ -131,10 +131,10 @@ impl Client {
                     visit.begin_anew();
                 }
             }
-            let named = reply.map(|reply| reply.server).unwrap_or_default();
-            if !named.is_empty() && named != server {
-                println!("{} {named}", self.number);
-                server = named;
+            let name = reply.map(|reply| reply.server).unwrap_or_default();
+            if !name.is_empty() && name != server {
+                println!("{} {name}", self.number);
+                server = name;
             }
             tokio::time::sleep(Duration::from_secs_f64(self.plan.gap_s)).await;
         }
@@ -150,9 +150,9 @@ impl Client {
                     continue;
                 };
                 let mut lots = LotsClient::new(channel);
-                let asked = lots.get_client_id(Nothing::default());
-                if let Ok(Ok(given)) = tokio::time::timeout(self.patience(), asked).await {
-                    return given.into_inner().value;
+                let reply = lots.get_client_id(Nothing::default());
+                if let Ok(Ok(reply)) = tokio::time::timeout(self.patience(), reply).await {
+                    return reply.into_inner().value;
                 }
             }
             tokio::time::sleep(PAUSE).await;
@@ -160,13 +160,13 @@ impl Client {
         0
     }
 
-    /// One invocation, to its end.
+    /// Makes one invocation, to its end.
     async fn invoke(&mut self, caller: &mut Caller, call: &Call, number: i64) -> Account {
         let mut step = caller.invoke(now_s());
         loop {
             let late_after_s = caller.late_after_s().filter(|_| call.method.is_read());
-            let heard = self.carry_out(&step, call, number, late_after_s).await;
-            match caller.hear(heard, now_s()) {
+            let event = self.carry_out(&step, call, number, late_after_s).await;
+            match caller.handle(event, now_s()) {
                 Next::Action(next) => step = next,
                 Next::Over(account) => {
                     self.late = Flights::default();
@@ -200,7 +200,7 @@ impl Client {
         }
     }
 
-    /// As the naming service has them; or the arbiter, which stands for them.
+    /// Returns the servers of the naming service, or the arbiter in front of them.
     async fn all_servers(&mut self) -> Vec<Server> {
         match self.plan.front() {
             Some(arbiter) => vec![arbiter],
@@ -245,57 +245,57 @@ impl Client {
         self.channel = Some((server.clone(), channel.clone()));
         let mut flights = Flights::of(self.send(channel, call, number), self.patience());
         let late_after = late_after_s.map(Duration::from_secs_f64);
-        let landed = tokio::select! {
-            landed = flights.land(late_after) => landed,
-            () = self.connections.suspected(server) => Landed::Failed,
+        let landing = tokio::select! {
+            landing = flights.land(late_after) => landing,
+            () = self.connections.suspicion(server) => Landing::Failed,
         };
-        if matches!(landed, Landed::Late) {
+        if matches!(landing, Landing::Late) {
             self.late = flights;
         }
-        self.heard(landed, Event::Answered)
+        self.event_of(landing, Event::Answered)
     }
 
     /// The late call is sent to a second server too; without one the late server is left when it is
     /// suspected.
     async fn hedge(&mut self, second: Option<&Server>, call: &Call, number: i64) -> Event {
         let mut flights = std::mem::take(&mut self.late);
-        let mut asked = None;
+        let mut target = None;
         if let Some(server) = second {
             if let Some(channel) = self.channel_to(server).await {
                 flights.add(self.send(channel.clone(), call, number), self.patience());
-                asked = Some((server.clone(), channel));
+                target = Some((server.clone(), channel));
             }
         }
-        let landed = match (&asked, &self.channel) {
+        let landing = match (&target, &self.channel) {
             (None, Some((late, _))) => tokio::select! {
-                landed = flights.land(None) => landed,
-                () = self.connections.suspected(late) => Landed::Failed,
+                landing = flights.land(None) => landing,
+                () = self.connections.suspicion(late) => Landing::Failed,
             },
             _ => flights.land(None).await,
         };
-        if let Landed::Answered(_, false) = landed {
-            self.channel = asked;
+        if let Landing::Answered(_, false) = landing {
+            self.channel = target;
         }
-        self.heard(landed, Event::LateAnswered)
+        self.event_of(landing, Event::LateAnswered)
     }
 
     /// Parameters: `by_first`, what a reply to the first request is.
-    fn heard(&mut self, landed: Landed, by_first: Event) -> Event {
-        match landed {
-            Landed::Answered(reply, is_first) => {
+    fn event_of(&mut self, landing: Landing, by_first: Event) -> Event {
+        match landing {
+            Landing::Answered(reply, is_first) => {
                 self.reply = Some(reply);
                 match is_first {
                     true => by_first,
                     false => Event::Answered,
                 }
             }
-            Landed::Refused(status) => {
+            Landing::Refused(status) => {
                 tracing::warn!("a server refused a request for what it is: {status}");
                 self.reply = Some(Reply::default());
                 Event::Answered
             }
-            Landed::Failed => Event::Failed,
-            Landed::Late => Event::Late,
+            Landing::Failed => Event::Failed,
+            Landing::Late => Event::Late,
         }
     }
 

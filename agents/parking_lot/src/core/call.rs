@@ -9,15 +9,15 @@
 use super::recent::Recent;
 use super::Server;
 
-/// Between two looks at a naming service that knew no living server.
+/// Pause before the naming service is asked again that knew no living server.
 const PAUSE_S: f64 = 0.05;
 
-/// How a client finds another server; the paper's strategies by number.
+/// Ways of a client to find another server; the paper's strategies by number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Strategy {
     /// It asks for the primary: at once (nothing), or after a wait (1).
     Primary {
-        /// Before it asks [s].
+        /// Wait before it asks [s].
         wait_s: f64,
     },
     /// It has a list of all servers, and asks for another when all have failed (2).
@@ -53,7 +53,7 @@ pub enum Event {
     Answered,
     /// The server that was late has answered after all.
     LateAnswered,
-    /// No reply came within the time that `Caller::late_after_s` tells; one may come yet.
+    /// The reply is late by `Caller::late_after_s`; it may still come.
     Late,
     /// There will be no reply, of nobody who was asked: the connection broke, the time is up, or the
     /// server is suspected.
@@ -64,7 +64,7 @@ pub enum Event {
     Locked(Vec<Server>),
     /// The connection is open.
     Opened,
-    /// It cannot be opened.
+    /// The connection cannot be opened.
     Refused,
     /// The wait is over.
     Waited,
@@ -73,22 +73,22 @@ pub enum Event {
 /// The parts of a fail-over's time [s].
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Parts {
-    /// Until the client knew that there would be no reply.
+    /// Time until the client knew that there would be no reply.
     pub detection_s: f64,
-    /// It waited, as its strategy says or because nobody was there.
+    /// Time of waits, by the strategy or because no server was known.
     pub waiting_s: f64,
     /// The naming service.
     pub naming_s: f64,
     /// The lock on the open connections.
     pub lock_s: f64,
-    /// Connections that were opened, or could not be.
+    /// Time of opening connections, also in vain.
     pub connecting_s: f64,
     /// The invocation again, when it was answered.
     pub again_s: f64,
 }
 
 impl Parts {
-    /// All of them.
+    /// Returns the sum of all parts.
     pub fn sum_s(&self) -> f64 {
         self.detection_s
             + self.waiting_s
@@ -102,9 +102,9 @@ impl Parts {
 /// An invocation that is over.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Account {
-    /// From the call to the reply [s].
+    /// Time from the call to the reply [s].
     pub latency_s: f64,
-    /// How often it was sent.
+    /// Number of times that it was sent.
     pub sent: u32,
     /// True if it was sent a second time though the first server's reply came first.
     pub is_needless: bool,
@@ -119,9 +119,9 @@ pub struct Account {
 /// The next step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
-    /// This step.
+    /// The next step.
     Action(Action),
-    /// Nothing: the invocation is over.
+    /// The end of the invocation.
     Over(Account),
 }
 
@@ -133,7 +133,7 @@ pub struct Caller {
     servers: Vec<Server>,
     failed: Vec<Server>,
     current: Option<Server>,
-    /// Of a client that hedges.
+    /// Latencies of a client that hedges.
     recent: Option<Recent>,
     call: Call,
 }
@@ -145,7 +145,7 @@ struct Call {
     since_s: f64,
     step: Action,
     sent: u32,
-    named: bool,
+    is_named: bool,
     /// The server that was asked first and is waited for still.
     late: Option<Server>,
     parts: Parts,
@@ -172,7 +172,7 @@ impl Caller {
         self
     }
 
-    /// After how long a call is late [s]; none where that is not asked, or not known yet.
+    /// Age at which a call is late [s]; none without hedging, or while it is not known.
     pub fn late_after_s(&self) -> Option<f64> {
         self.recent.as_ref().and_then(Recent::late_after_s)
     }
@@ -190,22 +190,22 @@ impl Caller {
     }
 
     /// The next step after the outcome of the last.
-    pub fn hear(&mut self, heard: Event, now_s: f64) -> Next {
-        self.call.charge(&heard, now_s);
-        if matches!(heard, Event::Answered | Event::LateAnswered) {
-            return Next::Over(self.answered(heard == Event::LateAnswered, now_s));
+    pub fn handle(&mut self, event: Event, now_s: f64) -> Next {
+        self.call.charge(&event, now_s);
+        if matches!(event, Event::Answered | Event::LateAnswered) {
+            return Next::Over(self.finish(event == Event::LateAnswered, now_s));
         }
         if now_s - self.call.began_s >= self.give_up_s {
             self.current = None;
             return Next::Over(self.account(now_s, false));
         }
-        let step = match heard {
+        let step = match event {
             Event::Late => self.hedge(),
             Event::Answered | Event::LateAnswered | Event::Failed | Event::Refused => {
                 self.recover()
             }
-            Event::Named(servers) => self.named(servers),
-            Event::Locked(open) => self.locked(open),
+            Event::Named(servers) => self.list_servers(servers),
+            Event::Locked(open) => self.use_open(open),
             Event::Opened => self.opened(),
             Event::Waited => self.look(),
         };
@@ -217,7 +217,7 @@ impl Caller {
     }
 
     /// The reply is that of the last step's server, or of the one that was late.
-    fn answered(&mut self, is_late: bool, now_s: f64) -> Account {
+    fn finish(&mut self, is_late: bool, now_s: f64) -> Account {
         let late = self.call.late.take();
         if let (true, Some(server)) = (is_late, late) {
             self.current = Some(server);
@@ -227,12 +227,12 @@ impl Caller {
         let mut account = self.account(now_s, true);
         account.is_needless = is_late && account.sent > 1;
         if let Some(recent) = &mut self.recent {
-            recent.took(account.latency_s);
+            recent.add(account.latency_s);
         }
         account
     }
 
-    /// Another server is looked for while the first request is under way.
+    /// Looks for another server while the first request is under way.
     fn hedge(&mut self) -> Action {
         self.call.late = self.current.clone();
         Action::Lock
@@ -251,24 +251,24 @@ impl Caller {
             Strategy::Primary { wait_s } if wait_s > 0.0 => Action::Wait(wait_s),
             Strategy::Primary { .. } => Action::NamePrimary,
             Strategy::Cached => self.next_of_list(),
-            Strategy::Open if self.call.named => self.next_of_list(),
+            Strategy::Open if self.call.is_named => self.next_of_list(),
             Strategy::Open => Action::Lock,
         }
     }
 
     /// The next server of the list that has not failed; where all have, the list is made anew.
     fn next_of_list(&self) -> Action {
-        match self.servers.iter().find(|one| !self.failed.contains(one)) {
+        match self.servers.iter().find(|server| !self.failed.contains(server)) {
             Some(server) => Action::Open(server.clone()),
-            None if self.call.named => Action::Wait(PAUSE_S),
+            None if self.call.is_named => Action::Wait(PAUSE_S),
             None => Action::NameAll,
         }
     }
 
-    fn named(&mut self, servers: Vec<Server>) -> Action {
+    fn list_servers(&mut self, servers: Vec<Server>) -> Action {
         self.failed.clear();
         self.servers = servers;
-        self.call.named = true;
+        self.call.is_named = true;
         match (self.servers.first(), self.strategy) {
             (Some(server), _) => Action::Open(server.clone()),
             (None, Strategy::Primary { wait_s }) => Action::Wait(wait_s.max(PAUSE_S)),
@@ -276,15 +276,16 @@ impl Caller {
         }
     }
 
-    fn locked(&mut self, open: Vec<Server>) -> Action {
-        self.failed.retain(|one| open.contains(one));
+    fn use_open(&mut self, open: Vec<Server>) -> Action {
+        self.failed.retain(|server| open.contains(server));
         let late = &self.call.late;
-        let is_possible = |one: &Server| !self.failed.contains(one) && Some(one) != late.as_ref();
-        let found = open.into_iter().find(is_possible);
+        let is_possible =
+            |server: &Server| !self.failed.contains(server) && Some(server) != late.as_ref();
+        let server = open.into_iter().find(is_possible);
         if late.is_some() {
-            return Action::Hedge(found);
+            return Action::Hedge(server);
         }
-        match found {
+        match server {
             Some(server) => {
                 self.current = Some(server.clone());
                 Action::Ask(server)
@@ -328,16 +329,16 @@ impl Call {
             since_s: now_s,
             sent: u32::from(matches!(step, Action::Ask(_))),
             step,
-            named: false,
+            is_named: false,
             late: None,
             parts: Parts::default(),
         }
     }
 
     /// The time since the last step belongs to it.
-    fn charge(&mut self, heard: &Event, now_s: f64) {
+    fn charge(&mut self, event: &Event, now_s: f64) {
         let parts = &mut self.parts;
-        let part = match (&self.step, heard) {
+        let part = match (&self.step, event) {
             (Action::Ask(_) | Action::Hedge(_), Event::Answered | Event::LateAnswered) => {
                 &mut parts.again_s
             }

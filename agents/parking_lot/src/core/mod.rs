@@ -12,7 +12,7 @@ pub struct Server {
     pub name: String,
     /// The address that it is asked at.
     pub address: String,
-    /// Of its registration: one that was started again is another server.
+    /// Number of its registration: a server that was started again is another one.
     pub incarnation: i64,
 }
 

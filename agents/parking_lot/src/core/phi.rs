@@ -12,9 +12,9 @@
 
 use std::collections::VecDeque;
 
-/// Gaps that are remembered.
+/// Maximum gaps that are remembered.
 const GAPS: usize = 200;
-/// Before so many gaps are known nobody is suspected.
+/// Gaps that are needed to suspect anybody.
 const GAPS_MIN: usize = 5;
 /// Gaps count up to the mean and so many deviations: phi is above 8 there.
 const DEVIATIONS_MAX: f64 = 6.0;
@@ -28,7 +28,7 @@ pub struct Phi {
 }
 
 impl Phi {
-    /// None has come yet; gaps are taken to vary by `deviation_s_min` at least.
+    /// Creates a detector without heartbeats; gaps vary by `deviation_s_min` at least.
     pub fn new(deviation_s_min: f64) -> Self {
         Self { gaps_s: VecDeque::new(), last_s: None, deviation_s_min }
     }
@@ -44,7 +44,7 @@ impl Phi {
         }
     }
 
-    /// How suspect the silence is; 0 while too little is known.
+    /// Returns the suspicion that the silence raises; 0 while too little is known.
     pub fn phi(&self, now_s: f64) -> f64 {
         let (Some(last_s), true) = (self.last_s, self.gaps_s.len() >= GAPS_MIN) else {
             return 0.0;

@@ -1,11 +1,11 @@
-//! When a call is late: after a percentile of what recent calls took (Dean and Barroso, *The Tail
+//! The age at which a call is late: a percentile of recent latencies (Dean and Barroso, *The Tail
 //! at Scale*, 2013: a second request after the 95th percentile costs about 5 % more requests).
 
 use std::collections::VecDeque;
 
-/// Calls that are remembered.
+/// Maximum calls that are remembered.
 const CALLS: usize = 200;
-/// Before so many are known no call is late: one of them is the percentile.
+/// Calls that are needed for a percentile; before, no call is late.
 const CALLS_MIN: usize = 20;
 const PERCENTILE: f64 = 0.95;
 
@@ -17,7 +17,7 @@ pub struct Recent {
 
 impl Recent {
     /// A call was answered after so long.
-    pub fn took(&mut self, latency_s: f64) {
+    pub fn add(&mut self, latency_s: f64) {
         self.latencies_s.push_back(latency_s);
         if self.latencies_s.len() > CALLS {
             self.latencies_s.pop_front();
@@ -44,10 +44,10 @@ mod tests {
     fn no_call_is_late_before_enough_is_known() {
         let mut recent = Recent::default();
         for _ in 1..CALLS_MIN {
-            recent.took(0.01);
+            recent.add(0.01);
         }
         assert_eq!(recent.late_after_s(), None);
-        recent.took(0.01);
+        recent.add(0.01);
         assert_eq!(recent.late_after_s(), Some(0.01));
     }
 
@@ -55,7 +55,7 @@ mod tests {
     fn one_call_in_twenty_is_late() {
         let mut recent = Recent::default();
         for call in 1..=200 {
-            recent.took(f64::from(call));
+            recent.add(f64::from(call));
         }
         let late_s = recent.late_after_s().unwrap();
         let later = (1..=200).filter(|call| f64::from(*call) > late_s).count();
@@ -66,10 +66,10 @@ mod tests {
     fn what_was_long_ago_does_not_count() {
         let mut recent = Recent::default();
         for _ in 0..CALLS {
-            recent.took(5.0);
+            recent.add(5.0);
         }
         for _ in 0..CALLS {
-            recent.took(0.002);
+            recent.add(0.002);
         }
         assert_eq!(recent.late_after_s(), Some(0.002));
     }

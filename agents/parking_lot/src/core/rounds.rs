@@ -16,7 +16,7 @@ pub enum Order {
     Start(String),
 }
 
-/// Remembers who was ordered when.
+/// Times of the orders so far.
 #[derive(Debug)]
 pub struct Rounds {
     start_limit_s: f64,
@@ -24,32 +24,34 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// A start that shows nothing for `start_limit_s` is ordered again.
+    /// Orders a start again that had no effect for `start_limit_s`.
     pub fn new(start_limit_s: f64) -> Self {
         Self { start_limit_s, ordered_s: HashMap::new() }
     }
 
     /// The next action after a round.
     ///
-    /// Parameters: `members`, all names that there should be; `looked`, the registered servers in
-    /// the order of their registration, and whether each is alive; `primary`, who the naming
-    /// service says it is.
+    /// Parameters: `members`, the names of all servers that there should be; `health`, the
+    /// registered servers in the order of their registration, true if alive; `primary`, its name in
+    /// the naming service.
     pub fn after(
         &mut self,
         members: &[String],
-        looked: &[(Server, bool)],
+        health: &[(Server, bool)],
         primary: Option<&str>,
         now_s: f64,
     ) -> Vec<Order> {
-        let dead = looked.iter().filter(|(_, is_alive)| !is_alive);
-        let mut orders: Vec<Order> = dead.map(|(one, _)| Order::Remove(one.clone())).collect();
-        let mut living = looked.iter().filter_map(|(one, is_alive)| is_alive.then_some(one));
-        let is_led = living.clone().any(|one| Some(one.name.as_str()) == primary);
+        let dead = health.iter().filter(|(_, is_alive)| !is_alive);
+        let mut orders: Vec<Order> =
+            dead.map(|(server, _)| Order::Remove(server.clone())).collect();
+        let mut living = health.iter().filter_map(|(server, is_alive)| is_alive.then_some(server));
+        let is_led = living.clone().any(|server| Some(server.name.as_str()) == primary);
         if !is_led {
-            orders.extend(living.next().map(|one| Order::Promote(one.clone())));
+            orders.extend(living.next().map(|server| Order::Promote(server.clone())));
         }
         for name in members {
-            let is_alive = looked.iter().any(|(one, is_alive)| *is_alive && &one.name == name);
+            let is_alive =
+                health.iter().any(|(server, is_alive)| *is_alive && &server.name == name);
             let is_under_way = self
                 .ordered_s
                 .get(name)
@@ -77,15 +79,15 @@ mod tests {
 
     #[test]
     fn nothing_follows_on_a_round_in_which_all_are_well() {
-        let looked = [(server("a", 1), true), (server("b", 2), true)];
-        let orders = Rounds::new(5.0).after(&members(), &looked, Some("a"), 0.0);
+        let health = [(server("a", 1), true), (server("b", 2), true)];
+        let orders = Rounds::new(5.0).after(&members(), &health, Some("a"), 0.0);
         assert_eq!(orders, []);
     }
 
     #[test]
     fn a_dead_primary_is_removed_followed_and_started_again() {
-        let looked = [(server("a", 1), false), (server("b", 2), true)];
-        let orders = Rounds::new(5.0).after(&members(), &looked, Some("a"), 0.0);
+        let health = [(server("a", 1), false), (server("b", 2), true)];
+        let orders = Rounds::new(5.0).after(&members(), &health, Some("a"), 0.0);
         let expected = [
             Order::Remove(server("a", 1)),
             Order::Promote(server("b", 2)),
@@ -97,23 +99,23 @@ mod tests {
     #[test]
     fn a_start_is_ordered_once_and_again_when_nothing_came_of_it() {
         let mut rounds = Rounds::new(5.0);
-        let left = [(server("b", 2), true)];
+        let health = [(server("b", 2), true)];
         let start = [Order::Start("a".into())];
-        assert_eq!(rounds.after(&members(), &left, Some("b"), 0.0), start);
-        assert_eq!(rounds.after(&members(), &left, Some("b"), 4.0), []);
-        assert_eq!(rounds.after(&members(), &left, Some("b"), 5.0), start);
+        assert_eq!(rounds.after(&members(), &health, Some("b"), 0.0), start);
+        assert_eq!(rounds.after(&members(), &health, Some("b"), 4.0), []);
+        assert_eq!(rounds.after(&members(), &health, Some("b"), 5.0), start);
     }
 
     #[test]
     fn a_clock_that_steps_either_way_has_a_missing_server_ordered_again() {
         for step_s in [-3600.0, 3600.0] {
             let mut rounds = Rounds::new(5.0);
-            let left = [(server("b", 2), true)];
+            let health = [(server("b", 2), true)];
             let start = [Order::Start("a".into())];
-            assert_eq!(rounds.after(&members(), &left, Some("b"), 1e4), start);
+            assert_eq!(rounds.after(&members(), &health, Some("b"), 1e4), start);
             let stepped_s = 1e4 + step_s;
-            assert_eq!(rounds.after(&members(), &left, Some("b"), stepped_s), start);
-            assert_eq!(rounds.after(&members(), &left, Some("b"), stepped_s + 1.0), []);
+            assert_eq!(rounds.after(&members(), &health, Some("b"), stepped_s), start);
+            assert_eq!(rounds.after(&members(), &health, Some("b"), stepped_s + 1.0), []);
         }
     }
 
@@ -129,9 +131,9 @@ mod tests {
 
     #[test]
     fn when_all_are_dead_all_are_started_and_nobody_is_primary() {
-        let looked = [(server("a", 1), false), (server("b", 2), false)];
-        let orders = Rounds::new(5.0).after(&members(), &looked, Some("a"), 0.0);
-        assert!(!orders.iter().any(|one| matches!(one, Order::Promote(_))));
-        assert_eq!(orders.iter().filter(|one| matches!(one, Order::Start(_))).count(), 2);
+        let health = [(server("a", 1), false), (server("b", 2), false)];
+        let orders = Rounds::new(5.0).after(&members(), &health, Some("a"), 0.0);
+        assert!(!orders.iter().any(|order| matches!(order, Order::Promote(_))));
+        assert_eq!(orders.iter().filter(|order| matches!(order, Order::Start(_))).count(), 2);
     }
 }

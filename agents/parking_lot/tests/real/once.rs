@@ -9,14 +9,15 @@ use parking_lot::api::Entry;
 use parking_lot::server::{CLIENT, NUMBER};
 use parking_lot::store::{Change, Request, Store, StoreError};
 use serde_json::json;
+use testkit::wait::eventually;
 use tonic::transport::Channel;
 
 use crate::plan;
-use crate::world::{eventually, heard, World};
+use crate::world::{receive, World};
 
 const CLIENT_ID: i32 = 7;
 
-fn of(number: i64) -> Request {
+fn request(number: i64) -> Request {
     let client = CLIENT_ID;
     Request { client, number }
 }
@@ -28,8 +29,8 @@ async fn connection(world: &World) -> mysql_async::Conn {
 
 async fn count(world: &World, table: &str) -> i64 {
     let mut connection = connection(world).await;
-    let asked = format!("SELECT COUNT(*) FROM {table}");
-    connection.query_first(asked).await.unwrap().unwrap()
+    let query = format!("SELECT COUNT(*) FROM {table}");
+    connection.query_first(query).await.unwrap().unwrap()
 }
 
 #[tokio::test]
@@ -37,19 +38,19 @@ async fn of_each_client_one_request_is_remembered_and_an_old_copy_changes_nothin
     let world = world_or_skip!();
     let store = Store::open(&world.database).await.unwrap();
     for round in 0..20 {
-        store.once(of(2 * round), Change::Enter(1)).await.unwrap();
-        store.once(of(2 * round + 1), Change::Exit).await.unwrap();
+        store.once(request(2 * round), Change::Enter(1)).await.unwrap();
+        store.once(request(2 * round + 1), Change::Exit).await.unwrap();
     }
     assert_eq!(count(&world, "newest").await, 1);
     // A frozen server goes on, with a request in its hands that was answered long ago.
     for number in 0..39 {
-        let late = store.once(of(number), Change::Enter(1)).await;
-        assert!(matches!(late, Err(StoreError::Old { newest: 39, .. })));
+        let result = store.once(request(number), Change::Enter(1)).await;
+        assert!(matches!(result, Err(StoreError::Old { newest: 39, .. })));
     }
     assert_eq!(count(&world, "cars").await, 0);
     // The newest one is answered again as often as it is asked for.
-    let again = store.once(of(39), Change::Exit).await.unwrap();
-    assert!(again.is_empty());
+    let reply = store.once(request(39), Change::Exit).await.unwrap();
+    assert!(reply.is_empty());
 }
 
 #[tokio::test]
@@ -61,14 +62,14 @@ async fn a_call_that_is_cut_off_leaves_no_lock_and_is_made_once_when_it_is_sent_
     for number in 0..20 {
         // A connection of its own each time, which is gone before the reply may be there.
         let channel = endpoint.connect().await.unwrap();
-        let cut = tokio::time::timeout(Duration::from_millis(number), enter(channel, 2 * number));
-        drop(cut.await);
+        let call = tokio::time::timeout(Duration::from_millis(number), enter(channel, 2 * number));
+        drop(call.await);
         let channel = endpoint.connect().await.unwrap();
         assert_eq!(enter(channel, 2 * number).await, Vec::<i32>::new());
         assert_eq!(count(&world, "cars").await, 1);
         let store = Store::open(&world.database).await.unwrap();
         let number = i64::try_from(2 * number + 1).unwrap();
-        store.once(of(number), Change::Exit).await.unwrap();
+        store.once(request(number), Change::Exit).await.unwrap();
     }
 }
 
@@ -88,10 +89,10 @@ async fn clients_that_are_killed_leave_no_change_half_made_and_no_lot_locked() {
     let mut busy = plan(&world, "cached", 8);
     busy["gap_s"] = json!(0.0);
     for _ in 0..3 {
-        let (mut clients, asked) = world.invoke(busy.clone());
-        heard(&asked);
+        let (mut clients, names) = world.invoke(busy.clone());
+        receive(&names);
         clients.kill();
-        unlocked(&world).await;
+        wait_for_unlock(&world).await;
         // A client whose newest change is no exit has a car inside, nobody else has; and it is the one whose
         // reply is kept.
         let half_made = "newest LEFT JOIN cars ON newest.client = cars.client \
@@ -106,11 +107,11 @@ async fn clients_that_are_killed_leave_no_change_half_made_and_no_lot_locked() {
 }
 
 /// Returns once nobody holds a lock on the lot that clients enter.
-async fn unlocked(world: &World) {
+async fn wait_for_unlock(world: &World) {
     eventually("an unlocked lot", || async {
         let mut work = connection(world).await;
-        let asked = "SELECT id FROM lots WHERE id = 1 FOR UPDATE NOWAIT";
-        work.query_first::<i32, _>(asked).await.ok()?
+        let query = "SELECT id FROM lots WHERE id = 1 FOR UPDATE NOWAIT";
+        work.query_first::<i32, _>(query).await.ok()?
     })
     .await;
 }
@@ -121,11 +122,11 @@ async fn a_server_that_is_frozen_with_changes_under_way_leaves_no_lot_locked() {
     let server = world.serve("a", 0).await;
     let mut busy = plan(&world, "cached", 8);
     busy["gap_s"] = json!(0.0);
-    let (_clients, asked) = world.invoke(busy);
-    heard(&asked);
+    let (_clients, names) = world.invoke(busy);
+    receive(&names);
     for _ in 0..10 {
         server.signal(Signal::SIGSTOP);
-        unlocked(&world).await;
+        wait_for_unlock(&world).await;
         server.signal(Signal::SIGCONT);
         // Some changes more, so that it is frozen within others.
         let before = newest(&world).await;
@@ -136,6 +137,6 @@ async fn a_server_that_is_frozen_with_changes_under_way_leaves_no_lot_locked() {
 
 async fn newest(world: &World) -> i64 {
     let mut work = connection(world).await;
-    let asked = "SELECT COALESCE(MAX(number), 0) FROM newest";
-    work.query_first(asked).await.unwrap().unwrap()
+    let query = "SELECT COALESCE(MAX(number), 0) FROM newest";
+    work.query_first(query).await.unwrap().unwrap()
 }

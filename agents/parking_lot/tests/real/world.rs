@@ -1,12 +1,11 @@
 //! A real etcd and a real MariaDB, and processes of the lots on them, all gone at the end of a
 //! test.
 
-use std::future::Future;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arbiter::config::Config;
 use arbiter::server::Arbiter;
@@ -15,8 +14,9 @@ use parking_lot::naming::Naming;
 use tempfile::TempDir;
 use testkit::mariadb::MariaDb;
 use testkit::upstream::nobody;
+use testkit::wait::eventually;
 
-/// For whatever is waited for: all tests start what they need at once.
+/// Time limit of a line from the clients; all tests start their programs at once.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const INIT: &str = "CREATE DATABASE lots;
@@ -32,7 +32,7 @@ impl Process {
         Self(command.spawn().unwrap())
     }
 
-    /// As kill -9.
+    /// Kills the process, as kill -9 does.
     pub fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
@@ -113,7 +113,7 @@ impl World {
         let naming = self.naming("test");
         eventually("a registered server", || async {
             let (servers, _) = naming.servers().await.ok()?;
-            servers.into_iter().find(|one| one.name == name && one.incarnation > before)
+            servers.into_iter().find(|server| server.name == name && server.incarnation > before)
         })
         .await;
         server
@@ -121,8 +121,8 @@ impl World {
 
     async fn incarnation(&self, name: &str) -> i64 {
         let (servers, _) = self.naming("test").servers().await.unwrap();
-        let own = servers.iter().find(|one| one.name == name);
-        own.map_or(0, |one| one.incarnation)
+        let own = servers.iter().find(|server| server.name == name);
+        own.map_or(0, |server| server.incarnation)
     }
 
     pub fn manage(&self, name: &str) -> Process {
@@ -141,8 +141,8 @@ impl World {
             "protocol = \"tcp\"\nlisten = \"{front}\"\nadmin = \"127.0.0.1:0\"\ntier = \"lots\"\n\
              replicas = 1\ntokens = 100\n[health_check]\ninterval_ms = 50\ntimeout_ms = 50\n"
         );
-        for one in self.naming("test").servers().await.unwrap().0 {
-            let (name, address) = (one.name, one.address);
+        for server in self.naming("test").servers().await.unwrap().0 {
+            let (name, address) = (server.name, server.address);
             text += &format!("[[servers]]\nname = \"{name}\"\naddress = \"{address}\"\n");
         }
         let config = Config::parse(&text, "test.toml").unwrap();
@@ -176,9 +176,9 @@ impl World {
     pub fn audit(&self) -> serde_json::Value {
         let mut audit = program("audit");
         audit.arg("--records").arg(self.records());
-        let done = audit.args(["--database", &self.database]).output().unwrap();
-        assert!(done.status.success());
-        serde_json::from_slice(&done.stdout).unwrap()
+        let output = audit.args(["--database", &self.database]).output().unwrap();
+        assert!(output.status.success());
+        serde_json::from_slice(&output.stdout).unwrap()
     }
 
     pub fn records(&self) -> std::path::PathBuf {
@@ -186,23 +186,9 @@ impl World {
     }
 }
 
-/// Its next word; who is asked changes with each fail-over.
-pub fn heard(receiver: &std::sync::mpsc::Receiver<String>) -> String {
+/// Returns the next line of the clients: the server that they ask now.
+pub fn receive(receiver: &std::sync::mpsc::Receiver<String>) -> String {
     receiver.recv_timeout(LIMIT).unwrap()
-}
-
-/// The finding of `look`, as soon as there is one.
-pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
-    let until = Instant::now() + LIMIT;
-    loop {
-        // A look may wait for ever: for another program that has taken the port meanwhile.
-        let looked = tokio::time::timeout(LIMIT, look()).await;
-        if let Ok(Some(found)) = looked {
-            return found;
-        }
-        assert!(Instant::now() < until, "expected {what} within {LIMIT:?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }
 
 fn program(part: &str) -> Command {

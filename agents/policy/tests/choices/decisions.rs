@@ -7,8 +7,8 @@ use policy::{
 
 const FAILED: Observation = Observation::Error { after_us: 10 };
 
-fn named(policy: &str) -> Policy {
-    Policy::from_name(policy).unwrap()
+fn policy_of(name: &str) -> Policy {
+    Policy::from_name(name).unwrap()
 }
 
 fn selector(policy: &str, servers: usize, tokens_per_server: usize) -> Selector {
@@ -17,7 +17,7 @@ fn selector(policy: &str, servers: usize, tokens_per_server: usize) -> Selector 
         observation_age_us_max: 1_000,
         waiting_max: 8,
         guardrails: Guardrails { ejection: None, ..Guardrails::default() },
-        ..Settings::new(named(policy), servers)
+        ..Settings::new(policy_of(policy), servers)
     })
 }
 
@@ -44,7 +44,7 @@ fn release(selector: &mut Selector, now: u64, server: ServerId) -> Vec<Grant> {
 #[test]
 fn without_look_ahead_tad_takes_the_servers_at_the_pool_s_head() {
     for policy in ["tad-paper", "tad"] {
-        for (look_ahead, wanted) in [(0, [0, 1]), (1, [1, 2]), (2, [3, 1])] {
+        for (look_ahead, expected) in [(0, [0, 1]), (1, [1, 2]), (2, [3, 1])] {
             let mut tad = selector(policy, 4, 2);
             tad.set_look_ahead(look_ahead);
             for (server, us) in [(0, 900), (1, 30), (2, 500), (3, 20)] {
@@ -52,9 +52,9 @@ fn without_look_ahead_tad_takes_the_servers_at_the_pool_s_head() {
             }
             let mut chosen = acquire(&mut tad, 1, 1, 2);
             chosen.sort_unstable();
-            let mut wanted = wanted.to_vec();
-            wanted.sort_unstable();
-            assert_eq!(chosen, wanted, "{policy}, n = {look_ahead}");
+            let mut expected = expected.to_vec();
+            expected.sort_unstable();
+            assert_eq!(chosen, expected, "{policy}, n = {look_ahead}");
         }
     }
 }
@@ -75,8 +75,8 @@ fn tad_uses_what_is_there_and_adds_the_rest_as_tokens_return() {
     let mut tad = selector("tad", 2, 1);
     assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
     let mut grants = vec![];
-    let got = tad.acquire(&Ask::new(0, 2, 2), &mut grants);
-    assert_eq!(got, Ok(Acquired { granted: 1, waiting: 1, hedge: None }));
+    let result = tad.acquire(&Ask::new(0, 2, 2), &mut grants);
+    assert_eq!(result, Ok(Acquired { granted: 1, waiting: 1, hedge: None }));
     assert_eq!(servers(&grants), [1]);
     assert_eq!(release(&mut tad, 1, 1), [], "2 had server 1 already");
     assert_eq!(release(&mut tad, 2, 0), [granted(2, 0)]);
@@ -144,8 +144,8 @@ fn of_two_drawn_the_one_with_the_lower_peak_times_load_is_chosen() {
     let mut peak = selector("peak-ewma", 2, 1);
     peak.observe(0, 0, Observation::LatencyUs(100));
     peak.observe(0, 1, Observation::LatencyUs(250));
-    let got: Vec<_> = (0..3).map(|n| acquire(&mut peak, 0, n, 1)[0]).collect();
-    assert_eq!(got, [0, 0, 1], "100, 200, then 250 < 300");
+    let servers: Vec<_> = (0..3).map(|n| acquire(&mut peak, 0, n, 1)[0]).collect();
+    assert_eq!(servers, [0, 0, 1], "100, 200, then 250 < 300");
     peak.observe(0, 0, Observation::LatencyUs(900));
     peak.observe(0, 0, Observation::LatencyUs(50));
     release(&mut peak, 0, 0);
@@ -162,8 +162,8 @@ fn c3_trades_a_faster_server_for_a_shorter_queue() {
     c3.observe(0, 0, Observation::LatencyUs(100));
     c3.observe(0, 1, Observation::LatencyUs(500));
     // 100 q^3 against 500 q^3.
-    let got: Vec<_> = (0..4).map(|n| acquire(&mut c3, 0, n, 1)[0]).collect();
-    assert_eq!(got, [0, 1, 0, 0], "100 < 500 < 800, 800 < 2700 < 4000");
+    let servers: Vec<_> = (0..4).map(|n| acquire(&mut c3, 0, n, 1)[0]).collect();
+    assert_eq!(servers, [0, 1, 0, 0], "100 < 500 < 800, 800 < 2700 < 4000");
 }
 
 #[test]
@@ -172,25 +172,25 @@ fn the_fastest_that_is_not_hot_is_chosen() {
     for (server, us) in [(0, 10), (1, 20), (2, 30)] {
         prequal.observe(0, server, Observation::LatencyUs(us));
     }
-    let got: Vec<_> = (0..4).map(|n| acquire(&mut prequal, 0, n, 1)[0]).collect();
-    assert_eq!(got, [0, 1, 0, 1], "0 is hot while the median of the three is below it");
+    let servers: Vec<_> = (0..4).map(|n| acquire(&mut prequal, 0, n, 1)[0]).collect();
+    assert_eq!(servers, [0, 1, 0, 1], "0 is hot while the median of the three is below it");
 }
 
 #[test]
 fn hedging_gives_one_server_and_the_percentile_to_wait_for() {
     let mut hedge = selector("hedge", 3, 1);
     let mut grants = vec![];
-    let got = hedge.acquire(&Ask::new(0, 1, 3), &mut grants).unwrap();
-    assert_eq!((got.granted, got.hedge), (1, None), "nothing is known yet");
+    let acquired = hedge.acquire(&Ask::new(0, 1, 3), &mut grants).unwrap();
+    assert_eq!((acquired.granted, acquired.hedge), (1, None), "nothing is known yet");
     (1..=100).for_each(|us| hedge.observe(0, 0, Observation::LatencyUs(us)));
-    let got = hedge.acquire(&Ask::new(0, 2, 3), &mut grants).unwrap();
-    assert_eq!(got.granted, 1);
-    let Some(Hedge { after_us, extras: 2 }) = got.hedge else {
-        panic!("{got:?}");
+    let acquired = hedge.acquire(&Ask::new(0, 2, 3), &mut grants).unwrap();
+    assert_eq!(acquired.granted, 1);
+    let Some(Hedge { after_us, extras: 2 }) = acquired.hedge else {
+        panic!("{acquired:?}");
     };
     assert!((55..=103).contains(&after_us), "{after_us}");
-    let got = hedge.acquire(&Ask::new(0, 3, 1), &mut grants).unwrap();
-    assert_eq!(got.hedge, None, "r = 1 is one replica");
+    let acquired = hedge.acquire(&Ask::new(0, 3, 1), &mut grants).unwrap();
+    assert_eq!(acquired.hedge, None, "r = 1 is one replica");
 }
 
 #[test]
@@ -249,8 +249,8 @@ fn no_read_waits_for_a_probe_alone() {
 #[test]
 fn round_robin_has_no_tokens_and_never_waits() {
     let mut turns = selector("round-robin", 3, 1);
-    let got: Vec<_> = (0..5).map(|request| acquire(&mut turns, 0, request, 2)).collect();
-    assert_eq!(got, [[0, 1], [2, 0], [1, 2], [0, 1], [2, 0]]);
+    let servers: Vec<_> = (0..5).map(|request| acquire(&mut turns, 0, request, 2)).collect();
+    assert_eq!(servers, [[0, 1], [2, 0], [1, 2], [0, 1], [2, 0]]);
     assert_eq!(turns.in_use(0), 4);
 }
 
@@ -278,8 +278,8 @@ fn who_waits_at_a_server_that_goes_out_goes_on_without_a_token() {
     assert_eq!(acquire(&mut tad, 0, 2, 1), [1]);
     assert_eq!(acquire(&mut tad, 0, 3, 1), [], "waits for either");
     let mut grants = vec![];
-    let got = tad.again(0, (4, 0), true, &mut grants).unwrap();
-    assert_eq!((got.granted, got.waiting), (0, 1));
+    let acquired = tad.again(0, (4, 0), true, &mut grants).unwrap();
+    assert_eq!((acquired.granted, acquired.waiting), (0, 1));
     tad.server_down(1, 0, &mut grants);
     assert_eq!(grants, [granted(4, 0)]);
     assert_eq!((tad.in_use(0), tad.waiting()), (2, 1));
@@ -291,10 +291,10 @@ fn who_waits_at_a_server_that_goes_out_goes_on_without_a_token() {
 
 #[test]
 fn a_full_queue_refuses_and_leaves_who_has_one_with_it() {
-    let mut tad = Selector::new(Settings { waiting_max: 0, ..Settings::new(named("tad"), 2) });
+    let mut tad = Selector::new(Settings { waiting_max: 0, ..Settings::new(policy_of("tad"), 2) });
     assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
-    let got = tad.acquire(&Ask::new(0, 2, 2), &mut vec![]);
-    assert_eq!(got, Ok(Acquired { granted: 1, waiting: 0, hedge: None }));
+    let result = tad.acquire(&Ask::new(0, 2, 2), &mut vec![]);
+    assert_eq!(result, Ok(Acquired { granted: 1, waiting: 0, hedge: None }));
     assert_eq!(tad.acquire(&Ask::new(0, 3, 1), &mut vec![]), Err(Refused::QueueFull));
 }
 
@@ -304,9 +304,9 @@ fn a_change_to_round_robin_frees_who_waits_and_back_never_exceeds_c() {
     assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
     assert_eq!(acquire(&mut tad, 0, 2, 1), []);
     let mut grants = vec![];
-    tad.set_policy(0, named("round-robin"), &mut grants);
+    tad.set_policy(0, policy_of("round-robin"), &mut grants);
     assert_eq!(grants, [granted(2, 0)]);
-    tad.set_policy(0, named("tad"), &mut grants);
+    tad.set_policy(0, policy_of("tad"), &mut grants);
     assert_eq!(release(&mut tad, 0, 0), []);
     assert_eq!(tad.tokens_free(0), 0, "one is still in use");
     assert_eq!(release(&mut tad, 0, 0), []);
@@ -321,10 +321,10 @@ fn an_avoided_server_is_taken_only_where_nothing_else_is() {
         ask.avoid = &[0];
         let mut grants = vec![];
         selector.acquire(&ask, &mut grants).unwrap();
-        let mut got = servers(&grants);
-        got.sort_unstable();
-        assert!(policy.name() == "hedge" || got == [1, 2], "{policy:?}: {got:?}");
-        assert!(!got.contains(&0), "{policy:?}: {got:?}");
+        let mut choice = servers(&grants);
+        choice.sort_unstable();
+        assert!(policy.name() == "hedge" || choice == [1, 2], "{policy:?}: {choice:?}");
+        assert!(!choice.contains(&0), "{policy:?}: {choice:?}");
         ask.exclude = &[1, 2];
         grants.clear();
         selector.acquire(&ask, &mut grants).unwrap();
@@ -381,7 +381,7 @@ fn decide(selector: &mut Selector, line: &str) -> String {
 fn a_recorded_trace_gives_the_same_decisions() {
     let mut tad = selector("tad", 3, 2);
     for line in include_str!("tad.trace").lines().filter(|line| !line.starts_with('#')) {
-        let (what, expected) = line.split_once("->").unwrap();
-        assert_eq!(decide(&mut tad, what), expected.trim(), "at: {line}");
+        let (step, expected) = line.split_once("->").unwrap();
+        assert_eq!(decide(&mut tad, step), expected.trim(), "at: {line}");
     }
 }

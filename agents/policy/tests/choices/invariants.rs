@@ -47,9 +47,9 @@ fn guardrails(strict: bool) -> Guardrails {
 
 fn step() -> impl Strategy<Value = Step> {
     let server = 0..SERVERS;
-    let few = prop::collection::vec(server.clone(), 0..2);
+    let servers = prop::collection::vec(server.clone(), 0..2);
     prop_oneof![
-        6 => (1..=SERVERS + 1, any::<bool>(), few.clone(), few)
+        6 => (1..=SERVERS + 1, any::<bool>(), servers.clone(), servers)
             .prop_map(|(r, probes, exclude, avoid)| Step::Acquire { r, probes, exclude, avoid }),
         2 => (server.clone(), any::<bool>())
             .prop_map(|(server, waits)| Step::Again { server, waits }),
@@ -71,13 +71,13 @@ struct Driver {
     selector: Selector,
     now: u64,
     next: RequestId,
-    held: Vec<Grant>,
-    had: BTreeMap<RequestId, BTreeSet<ServerId>>,
-    wants: BTreeMap<RequestId, usize>,
-    /// Those that asked for one server, being there.
+    grants: Vec<Grant>,
+    used: BTreeMap<RequestId, BTreeSet<ServerId>>,
+    demand: BTreeMap<RequestId, usize>,
+    /// Requests that are bound to one server.
     bound: BTreeMap<RequestId, ServerId>,
     /// Servers granted to each.
-    got: BTreeMap<RequestId, usize>,
+    counts: BTreeMap<RequestId, usize>,
     waiting_max: usize,
 }
 
@@ -94,11 +94,11 @@ impl Driver {
             selector,
             now: 0,
             next: 0,
-            held: vec![],
-            had: BTreeMap::new(),
-            wants: BTreeMap::new(),
+            grants: vec![],
+            used: BTreeMap::new(),
+            demand: BTreeMap::new(),
             bound: BTreeMap::new(),
-            got: BTreeMap::new(),
+            counts: BTreeMap::new(),
             waiting_max,
         }
     }
@@ -111,14 +111,14 @@ impl Driver {
                 "{grant:?} is for a dead server"
             );
             self.check_probe(grant);
-            let had = self.had.entry(grant.request).or_default();
-            assert!(had.insert(grant.server), "{grant:?}: had it already or excluded it");
-            let wants = self.wants.get_mut(&grant.request).expect("only who asked is granted");
+            let used = self.used.entry(grant.request).or_default();
+            assert!(used.insert(grant.server), "{grant:?}: had it already or excluded it");
+            let demand = self.demand.get_mut(&grant.request).expect("only who asked is granted");
             // A probe comes besides.
-            let wanted = usize::from(!grant.probes);
-            *wants = wants.checked_sub(wanted).expect("never more than asked");
-            *self.got.entry(grant.request).or_default() += 1;
-            self.held.push(grant);
+            let count = usize::from(!grant.probes);
+            *demand = demand.checked_sub(count).expect("never more than asked");
+            *self.counts.entry(grant.request).or_default() += 1;
+            self.grants.push(grant);
         }
     }
 
@@ -132,9 +132,9 @@ impl Driver {
         }
         let may_have = |other: &ServerId| {
             let is_in = self.selector.is_alive(*other) && !is_out(*other);
-            is_in && !self.had[&request].contains(other)
+            is_in && !self.used[&request].contains(other)
         };
-        let is_beside = grant.probes && self.got.get(&request) > Some(&0);
+        let is_beside = grant.probes && self.counts.get(&request) > Some(&0);
         assert!(
             is_beside || (0..SERVERS).find(may_have).is_none(),
             "{grant:?} is alone at a server that is out"
@@ -145,24 +145,24 @@ impl Driver {
         let mut grants = vec![];
         let request = self.next;
         self.next += 1;
-        self.had.insert(request, exclude.iter().copied().collect());
-        self.wants.insert(request, r);
-        let got = self.selector.acquire(
+        self.used.insert(request, exclude.iter().copied().collect());
+        self.demand.insert(request, r);
+        let result = self.selector.acquire(
             &Ask { probes, exclude: &exclude, avoid, ..Ask::new(self.now, request, r) },
             &mut grants,
         );
-        match got {
-            Ok(got) => {
-                assert_eq!(got.granted, grants.len());
+        match result {
+            Ok(acquired) => {
+                assert_eq!(acquired.granted, grants.len());
                 let besides = grants.iter().filter(|grant| grant.probes).count();
-                let wanted = got.granted + got.waiting - besides;
-                assert!((1..=r).contains(&wanted));
-                assert!(besides <= usize::from(probes && got.granted > 1));
-                self.wants.insert(request, wanted);
+                let count = acquired.granted + acquired.waiting - besides;
+                assert!((1..=r).contains(&count));
+                assert!(besides <= usize::from(probes && acquired.granted > 1));
+                self.demand.insert(request, count);
             }
             Err(_) => {
                 assert!(grants.is_empty());
-                self.wants.insert(request, 0);
+                self.demand.insert(request, 0);
             }
         }
         self.take(grants);
@@ -174,49 +174,50 @@ impl Driver {
         let request = self.next;
         self.next += 1;
         let others = (0..SERVERS).filter(|other| *other != server);
-        self.had.insert(request, others.collect());
+        self.used.insert(request, others.collect());
         self.bound.insert(request, server);
-        let asked = (request, server);
-        let got = self.selector.again(self.now, asked, waits, &mut grants);
-        let expected = match got {
-            Ok(got) => {
-                assert_eq!(got.granted, grants.len());
-                assert_eq!(got.waiting == 1, waits && got.granted == 0);
-                got.granted + got.waiting
+        let binding = (request, server);
+        let result = self.selector.again(self.now, binding, waits, &mut grants);
+        let expected = match result {
+            Ok(acquired) => {
+                assert_eq!(acquired.granted, grants.len());
+                assert_eq!(acquired.waiting == 1, waits && acquired.granted == 0);
+                acquired.granted + acquired.waiting
             }
             Err(_) => 0,
         };
-        self.wants.insert(request, expected);
+        self.demand.insert(request, expected);
         self.take(grants);
     }
 
     /// Hedges a request that holds something.
     fn hedge(&mut self, pick: usize) {
-        if self.held.is_empty() {
+        if self.grants.is_empty() {
             return;
         }
-        let request = self.held[pick % self.held.len()].request;
-        let used: Vec<_> = self.had[&request].iter().copied().collect();
+        let request = self.grants[pick % self.grants.len()].request;
+        let used: Vec<_> = self.used[&request].iter().copied().collect();
         let mut grants = vec![];
         let ask = Ask { exclude: &used, ..Ask::new(self.now, request, 1) };
-        let found = self.selector.hedge(&ask, &mut grants);
-        assert_eq!(grants.len(), usize::from(found));
-        let wanted = grants.iter().filter(|grant| !grant.probes).count();
-        *self.wants.get_mut(&request).unwrap() += wanted;
+        let is_granted = self.selector.hedge(&ask, &mut grants);
+        assert_eq!(grants.len(), usize::from(is_granted));
+        let count = grants.iter().filter(|grant| !grant.probes).count();
+        *self.demand.get_mut(&request).unwrap() += count;
         // One that also waits could be given the same server later: drivers do one or the other.
         if self.selector.cancel(request) > 0 {
-            self.wants.insert(request, wanted);
+            self.demand.insert(request, count);
         }
         self.take(grants);
     }
 
     fn release(&mut self, pick: usize, latency_us: Option<u64>) {
-        if self.held.is_empty() {
+        if self.grants.is_empty() {
             return;
         }
-        let grant = self.held.swap_remove(pick % self.held.len());
-        let seen = latency_us.map_or(Observation::Error { after_us: 1 }, Observation::LatencyUs);
-        self.selector.observe(self.now, grant.server, seen);
+        let grant = self.grants.swap_remove(pick % self.grants.len());
+        let observation =
+            latency_us.map_or(Observation::Error { after_us: 1 }, Observation::LatencyUs);
+        self.selector.observe(self.now, grant.server, observation);
         let mut grants = vec![];
         self.selector.release(self.now, grant.server, &mut grants);
         self.take(grants);
@@ -234,10 +235,10 @@ impl Driver {
             Step::Release { pick, latency_us } => self.release(pick, latency_us),
             Step::Cancel { pick } => {
                 let request = pick as u64 % self.next.max(1);
-                let waited = self.selector.cancel(request);
-                if waited > 0 {
-                    let wants = self.wants.get_mut(&request).unwrap();
-                    *wants -= waited;
+                let count = self.selector.cancel(request);
+                if count > 0 {
+                    let demand = self.demand.get_mut(&request).unwrap();
+                    *demand -= count;
                 }
             }
             Step::Down(server) => self.selector.server_down(self.now, server, &mut grants),
@@ -257,25 +258,25 @@ impl Driver {
     fn check(&self) {
         let selector = &self.selector;
         for server in 0..SERVERS {
-            let held = self.held.iter().filter(|grant| grant.server == server).count();
-            assert_eq!(selector.in_use(server), held, "in use = granted and not released");
+            let count = self.grants.iter().filter(|grant| grant.server == server).count();
+            assert_eq!(selector.in_use(server), count, "in use = granted and not released");
             let free = selector.tokens_free(server);
             let c = selector.tokens_per_server();
             let out = !selector.is_alive(server) || selector.is_ejected(server);
             if selector.policy().uses_tokens() && !out {
-                assert_eq!(free, c.saturating_sub(held), "tokens of {server} are conserved");
+                assert_eq!(free, c.saturating_sub(count), "tokens of {server} are conserved");
             } else {
                 assert_eq!(free, 0);
             }
             // Work conserving: whoever waits could not use what is free.
-            for (request, wants) in &self.wants {
-                assert!(*wants == 0 || free == 0 || self.had[request].contains(&server));
+            for (request, demand) in &self.demand {
+                assert!(*demand == 0 || free == 0 || self.used[request].contains(&server));
             }
         }
         for (request, &server) in &self.bound {
             let out = !selector.is_alive(server) || selector.is_ejected(server);
             assert!(
-                !out || self.wants[request] == 0,
+                !out || self.demand[request] == 0,
                 "{request} waits for a token of {server}, which is out and gives none"
             );
         }
@@ -320,6 +321,6 @@ proptest! {
             driver.run(Step::Release { pick: 0, latency_us: Some(5) });
         }
         prop_assert_eq!(driver.selector.waiting(), 0);
-        prop_assert!(driver.held.is_empty());
+        prop_assert!(driver.grants.is_empty());
     }
 }

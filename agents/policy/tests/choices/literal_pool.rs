@@ -13,19 +13,19 @@ struct Literal(VecDeque<ServerId>);
 impl Literal {
     /// The fastest r of the first n + r servers.
     fn choose(&mut self, (n, r): (usize, usize), last_us: &[u64]) -> Vec<ServerId> {
-        let mut seen: Vec<(u64, usize, ServerId)> = Vec::new();
+        let mut heads: Vec<(u64, usize, ServerId)> = Vec::new();
         for (place, &server) in self.0.iter().enumerate() {
-            if seen.len() < n + r && !seen.iter().any(|&(_, _, other)| other == server) {
-                seen.push((last_us[server], place, server));
+            if heads.len() < n + r && !heads.iter().any(|&(_, _, other)| other == server) {
+                heads.push((last_us[server], place, server));
             }
         }
-        seen.sort_unstable();
-        seen.truncate(r);
-        for &(_, _, server) in &seen {
+        heads.sort_unstable();
+        heads.truncate(r);
+        for &(_, _, server) in &heads {
             let place = self.0.iter().position(|&other| other == server).unwrap();
             self.0.remove(place);
         }
-        seen.into_iter().map(|(_, _, server)| server).collect()
+        heads.into_iter().map(|(_, _, server)| server).collect()
     }
 }
 
@@ -44,11 +44,11 @@ proptest! {
             ..Settings::new(Policy::from_name("tad-paper").unwrap(), SERVERS)
         });
         let mut literal = Literal((0..tokens * SERVERS).map(|token| token % SERVERS).collect());
-        let (mut last_us, mut held) = ([0; SERVERS], vec![]);
+        let (mut last_us, mut servers) = ([0; SERVERS], vec![]);
         for (returns, pick, us, r) in steps {
             let mut grants = vec![];
-            if returns && !held.is_empty() {
-                let server: ServerId = held.swap_remove(pick % held.len());
+            if returns && !servers.is_empty() {
+                let server: ServerId = servers.swap_remove(pick % servers.len());
                 last_us[server] = us;
                 selector.observe(0, server, Observation::LatencyUs(us));
                 selector.release(0, server, &mut grants);
@@ -56,9 +56,9 @@ proptest! {
             } else {
                 // Refused where no token is left.
                 let _ = selector.acquire(&Ask::new(0, 0, r), &mut grants);
-                let got: Vec<_> = grants.iter().map(|grant| grant.server).collect();
-                prop_assert_eq!(&got, &literal.choose((look_ahead, r), &last_us));
-                held.extend(got);
+                let choice: Vec<_> = grants.iter().map(|grant| grant.server).collect();
+                prop_assert_eq!(&choice, &literal.choose((look_ahead, r), &last_us));
+                servers.extend(choice);
             }
         }
     }

@@ -15,17 +15,17 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// An empty one.
+    /// Creates an empty cache.
     pub fn new(bytes_max: u64) -> Self {
         Self { pages: LruCache::unbounded(), bytes: 0, bytes_max }
     }
 
-    /// A page, which is then the most recently used.
+    /// Returns a page and makes it the most recently used.
     pub fn get(&mut self, key: &str) -> Option<&Page> {
         self.pages.get(key)
     }
 
-    /// Takes a page in; returns those that had to go, or nothing at all if it can never fit.
+    /// Adds a page; returns the evicted ones, or none at all if it can never fit.
     pub fn insert(&mut self, key: Key, page: Page) -> Option<Vec<Key>> {
         let cost = cost(&key, &page);
         if cost > self.bytes_max {

@@ -23,14 +23,14 @@ impl Directory {
         self.holders.get(key).copied().unwrap_or_default()
     }
 
-    /// `peer` has it.
+    /// Notes that `peer` has a page.
     pub fn add(&mut self, peer: usize, key: Key) {
         let holders = self.holders.entry(key).or_default();
         self.keys_of[peer] += usize::from(!holders.contains(peer));
         *holders = holders.with(peer);
     }
 
-    /// `peer` does not have it.
+    /// Notes that `peer` no longer has a page.
     pub fn remove(&mut self, peer: usize, key: &str) {
         let Some(holders) = self.holders.get_mut(key) else {
             return;
@@ -56,10 +56,10 @@ impl Directory {
         self.keys_of[peer]
     }
 
-    /// All that `peer` has.
+    /// Returns all pages of `peer`.
     pub fn pages_of(&self, peer: usize) -> impl Iterator<Item = &Key> {
-        let its = self.holders.iter().filter(move |(_, holders)| holders.contains(peer));
-        its.map(|(key, _)| key)
+        let entries = self.holders.iter().filter(move |(_, holders)| holders.contains(peer));
+        entries.map(|(key, _)| key)
     }
 }
 

@@ -8,21 +8,21 @@ use std::time::Duration;
 
 use super::message::{Change, FetchId, Key, Message};
 
-/// Names a connection among all that this process ever had.
+/// Number of a connection, unique in this process.
 pub type LinkId = u64;
 
 /// One side of a connection to another node.
 pub struct Link {
-    /// Which connection.
+    /// Number of the connection.
     pub id: LinkId,
     /// Requests to the peer that are not answered.
     pub fetches: BTreeMap<FetchId, Key>,
     window: u32,
     credit: u32,
-    taken: u32,
+    accepted: u32,
     waiting: VecDeque<Message>,
-    told: u64,
-    heard: u64,
+    sent_number: u64,
+    received_number: u64,
     is_resend_asked: bool,
     idle_since: Duration,
 }
@@ -35,16 +35,16 @@ impl Link {
             fetches: BTreeMap::new(),
             window,
             credit: window,
-            taken: 0,
+            accepted: 0,
             waiting: VecDeque::new(),
-            told: 0,
-            heard: 0,
+            sent_number: 0,
+            received_number: 0,
             is_resend_asked: false,
             idle_since: now,
         }
     }
 
-    /// The message that may be sent now: `message`, unless it must wait.
+    /// Returns the message if it may be sent now; otherwise it waits here.
     pub fn send(&mut self, message: Message, now: Duration) -> Option<Message> {
         if !message.is_counted() {
             return Some(message);
@@ -62,13 +62,13 @@ impl Link {
 
     /// Numbers a change.
     pub fn number(&mut self) -> u64 {
-        self.told += 1;
-        self.told
+        self.sent_number += 1;
+        self.sent_number
     }
 
-    /// The receiver has taken `count`; returns what may go now.
-    pub fn credited(&mut self, count: u32, now: Duration) -> Vec<Message> {
-        self.progressed(now);
+    /// Takes a credit of `count`; returns the messages that may be sent now.
+    pub fn add_credit(&mut self, count: u32, now: Duration) -> Vec<Message> {
+        self.note_progress(now);
         // A peer that credits more than it got would open the window without a bound.
         self.credit = self.credit.saturating_add(count).min(self.window);
         let free = self.waiting.len().min(self.credit as usize);
@@ -76,17 +76,17 @@ impl Link {
         self.waiting.drain(..free).collect()
     }
 
-    /// A message was taken; returns the credit that is due.
-    pub fn took(&mut self, message: &Message) -> Option<Message> {
-        self.taken += u32::from(message.is_counted());
-        let is_due = self.taken * 2 >= self.window;
-        is_due.then(|| Message::Credit(std::mem::take(&mut self.taken)))
+    /// Counts a received message; returns the credit that is due.
+    pub fn accept(&mut self, message: &Message) -> Option<Message> {
+        self.accepted += u32::from(message.is_counted());
+        let is_due = self.accepted * 2 >= self.window;
+        is_due.then(|| Message::Credit(std::mem::take(&mut self.accepted)))
     }
 
     /// Accepts the change that is next in order. If one was lost, asks for all again, once.
     pub fn expects(&mut self, change: &Change) -> Result<(), Option<Message>> {
-        if change.is_reset || (change.number == self.heard + 1 && !self.is_resend_asked) {
-            self.heard = change.number;
+        if change.is_reset || (change.number == self.received_number + 1 && !self.is_resend_asked) {
+            self.received_number = change.number;
             self.is_resend_asked = false;
             return Ok(());
         }
@@ -94,13 +94,13 @@ impl Link {
         Err(is_first.then_some(Message::Resend))
     }
 
-    /// The peer did something that it was waited for.
-    pub fn progressed(&mut self, now: Duration) {
+    /// Notes an action of the peer that was waited for.
+    pub fn note_progress(&mut self, now: Duration) {
         self.idle_since = now;
     }
 
     /// Time for which the peer has been awaited without an action.
-    pub fn waited(&self, now: Duration) -> Duration {
+    pub fn wait_time(&self, now: Duration) -> Duration {
         match self.is_waited_for() {
             true => now.saturating_sub(self.idle_since),
             false => Duration::ZERO,
@@ -128,27 +128,27 @@ mod tests {
 
     const NOW: Duration = Duration::ZERO;
 
-    fn gone(id: FetchId) -> Message {
+    fn miss(id: FetchId) -> Message {
         Message::Gone { id }
     }
 
     #[test]
     fn beyond_the_window_messages_wait_in_order() {
         let mut link = Link::new(1, 2, NOW);
-        assert!(link.send(gone(1), NOW).is_some() && link.send(gone(2), NOW).is_some());
-        assert!(link.send(gone(3), NOW).is_none() && link.send(gone(4), NOW).is_none());
+        assert!(link.send(miss(1), NOW).is_some() && link.send(miss(2), NOW).is_some());
+        assert!(link.send(miss(3), NOW).is_none() && link.send(miss(4), NOW).is_none());
         assert!(link.send(Message::Credit(1), NOW).is_some());
-        assert_eq!(link.credited(1, NOW), [gone(3)]);
+        assert_eq!(link.add_credit(1, NOW), [miss(3)]);
         assert_eq!(link.waiting(), 1);
     }
 
     #[test]
     fn credit_out_of_nothing_opens_no_window() {
         let mut link = Link::new(1, 2, NOW);
-        link.credited(u32::MAX, NOW);
+        link.add_credit(u32::MAX, NOW);
         assert_eq!(link.unacknowledged(), 0);
-        let sent = (0..5).filter(|&id| link.send(gone(id), NOW).is_some());
-        assert_eq!(sent.count(), 2);
+        let messages = (0..5).filter(|&id| link.send(miss(id), NOW).is_some());
+        assert_eq!(messages.count(), 2);
     }
 
     #[test]

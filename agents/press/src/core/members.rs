@@ -33,12 +33,12 @@ impl Members {
         Self(self.0 & !(1 << node))
     }
 
-    /// Are these all among the first `count`?
+    /// True if all are among the first `count`.
     pub fn is_within(self, count: usize) -> bool {
         self.0 & !Self::all(count).0 == 0
     }
 
-    /// No node at all?
+    /// True if there is none.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -48,7 +48,7 @@ impl Members {
         self.0.count_ones() as usize
     }
 
-    /// All, in order.
+    /// Returns all members, in order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..NODES_MAX).filter(move |&node| self.contains(node))
     }

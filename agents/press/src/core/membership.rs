@@ -9,14 +9,14 @@ use super::monitor::Monitor;
 
 /// The configuration that the node runs in.
 pub enum Membership {
-    /// Once and for all.
+    /// Membership that is formed once.
     Formed(Formed),
-    /// Watched.
+    /// Membership that is monitored.
     Monitored(Monitor),
 }
 
 impl Membership {
-    /// Does the node serve clients?
+    /// True if the node serves clients.
     pub fn serves(&self) -> bool {
         match self {
             Self::Formed(formed) => formed.is_formed,
@@ -32,7 +32,7 @@ impl Membership {
         }
     }
 
-    /// Would a connection with this node be let in, and be looked for?
+    /// True if a connection with this node is let in and made.
     pub fn admits(&self, peer: usize) -> bool {
         match self {
             Self::Formed(formed) => !formed.is_formed && peer < formed.nodes,
@@ -42,18 +42,18 @@ impl Membership {
         }
     }
 
-    /// A connection is there.
+    /// Notes a connection.
     pub fn linked(&mut self, peer: usize) {
         if let Self::Formed(formed) = self {
             formed.linked(peer);
         }
     }
 
-    /// A connection is gone.
+    /// Notes the end of a connection.
     pub fn unlinked(&mut self, peer: usize) {
         match self {
             Self::Formed(formed) => formed.linked = formed.linked.without(peer),
-            Self::Monitored(monitor) => monitor.lost_sight_of(peer),
+            Self::Monitored(monitor) => monitor.suspect_peer(peer),
         }
     }
 }

@@ -43,33 +43,33 @@ fn check_of(key: &str, body: &[u8]) -> u32 {
     sum.finalize()
 }
 
-/// On a kept connection.
+/// A message on a kept connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     /// The sender's memory has changed.
     Changed(Change),
-    /// Send me this page.
+    /// A request for a page.
     Fetch {
-        /// Comes back with the answer.
+        /// Number of the fetch, which the answer repeats.
         id: FetchId,
-        /// Which.
+        /// Its page.
         key: Key,
     },
-    /// Here it is.
+    /// The answer with the page.
     Page {
-        /// Of the fetch.
+        /// Number of the fetch.
         id: FetchId,
         /// The page.
         page: Page,
     },
-    /// It is not in memory here any more.
+    /// The answer that the page is no longer in memory.
     Gone {
-        /// Of the fetch.
+        /// Number of the fetch.
         id: FetchId,
     },
-    /// So many messages were taken: send as many more.
+    /// The receiver has taken so many messages; as many more may be sent.
     Credit(u32),
-    /// A change is missing: say again all that you have.
+    /// A change is missing: the receiver has to send all that it has.
     Resend,
 }
 
@@ -78,7 +78,7 @@ pub enum Message {
 pub struct Change {
     /// Counts the changes told on this connection, so that a lost one is noticed.
     pub number: u64,
-    /// Forget what I said before.
+    /// True if earlier changes no longer count.
     pub is_reset: bool,
     /// New in memory.
     pub added: Vec<Key>,
@@ -87,7 +87,7 @@ pub struct Change {
 }
 
 impl Message {
-    /// Does it take a place in the window? What frees one does not.
+    /// True if it takes a place in the window; a message that frees one does not.
     pub fn is_counted(&self) -> bool {
         !matches!(self, Self::Credit(_) | Self::Resend)
     }
@@ -118,21 +118,21 @@ impl PartialOrd for ViewId {
 /// The members of the cluster, as its master says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct View {
-    /// Which view.
+    /// Its number.
     pub id: ViewId,
     /// Its members.
     pub members: Members,
 }
 
-/// Of the monitor.
+/// A datagram of the monitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Datagram {
-    /// To the next around the ring: I am alive.
+    /// A sign of life to the next node of the ring.
     Heartbeat,
-    /// From a master to every node there could be: this is the cluster; who is there?
+    /// A master's view, sent to every node that there could be.
     Query(View),
-    /// The answer, to all: I am.
+    /// The answer to a query, sent to all nodes.
     Present,
-    /// To the master: my predecessor is silent.
+    /// A report to the master that the sender's predecessor is silent.
     Suspect(usize),
 }

@@ -16,14 +16,14 @@ use std::time::Duration;
 use super::members::Members;
 use super::message::{Datagram, View, ViewId};
 
-/// Of the monitor.
+/// Times of the monitor.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// Between heartbeats.
+    /// Time between heartbeats.
     pub beat: Duration,
-    /// Between a master's queries.
+    /// Time between a master's queries.
     pub query: Duration,
-    /// A node that is silent for so long has failed.
+    /// Silence after which a node has failed.
     pub fail_after: Duration,
 }
 
@@ -39,7 +39,7 @@ pub struct Monitor {
     /// Time of each node's last answer to a query; none since it left.
     present: Vec<Option<Duration>>,
     beaten: Duration,
-    asked: Duration,
+    queried_at: Duration,
     beat: Duration,
     query: Option<Duration>,
     out: Vec<(usize, Datagram)>,
@@ -59,7 +59,7 @@ impl Monitor {
             now: zero,
             present: vec![None; nodes],
             beaten: zero,
-            asked: zero,
+            queried_at: zero,
             beat: zero,
             query: None,
             out: vec![],
@@ -86,7 +86,7 @@ impl Monitor {
         self.is_member() && self.view.id.master == self.me
     }
 
-    /// A node that is silent for so long has failed.
+    /// Silence after which a node has failed.
     pub fn fail_after(&self) -> Duration {
         self.times.fail_after
     }
@@ -96,8 +96,8 @@ impl Monitor {
         std::mem::take(&mut self.out)
     }
 
-    /// A connection broke. The peer's own words count: it may be there, but nothing speaks for it now.
-    pub fn lost_sight_of(&mut self, peer: usize) {
+    /// Suspects the peer of a broken connection.
+    pub fn suspect_peer(&mut self, peer: usize) {
         if self.is_master() {
             self.query = None;
         } else if self.view.members.contains(peer) && self.is_member() {
@@ -105,7 +105,7 @@ impl Monitor {
         }
     }
 
-    /// Time has passed. True if this node was itself stopped meanwhile.
+    /// Takes the time; returns true if this node was itself stopped meanwhile.
     pub fn tick(&mut self, now: Duration) -> bool {
         // A node that was itself stopped has heard nobody, and accuses nobody.
         let was_stopped = now.saturating_sub(self.now) * 2 > self.times.fail_after;
@@ -115,14 +115,14 @@ impl Monitor {
         }
         if self.is_master() {
             self.master();
-        } else if self.is_silent(self.asked, self.patience()) {
+        } else if self.is_silent(self.queried_at, self.patience()) {
             self.take_over();
         }
         self.ring();
         was_stopped
     }
 
-    /// Another node says this.
+    /// Takes a datagram of another node.
     pub fn datagram(&mut self, now: Duration, from: usize, datagram: Datagram) {
         self.now = self.now.max(now);
         match datagram {
@@ -131,14 +131,16 @@ impl Monitor {
                     self.beaten = now;
                 }
             }
-            Datagram::Query(view) if view.members.is_within(self.nodes) => self.queried(from, view),
+            Datagram::Query(view) if view.members.is_within(self.nodes) => {
+                self.on_query(from, view)
+            }
             Datagram::Query(_) => {}
             Datagram::Present => self.present[from] = Some(now),
-            Datagram::Suspect(node) => self.suspected(node),
+            Datagram::Suspect(node) => self.on_suspicion(node),
         }
     }
 
-    fn queried(&mut self, from: usize, view: View) {
+    fn on_query(&mut self, from: usize, view: View) {
         if view.id < self.newest || view.id.master != from {
             if self.is_master() {
                 self.out.push((from, Datagram::Query(self.view)));
@@ -146,7 +148,7 @@ impl Monitor {
             return;
         }
         self.newest = view.id;
-        self.asked = self.now;
+        self.queried_at = self.now;
         if view.members.contains(self.me) && view != self.view {
             self.adopt(view);
         }
@@ -154,8 +156,8 @@ impl Monitor {
         self.out.extend(others.map(|node| (node, Datagram::Present)));
     }
 
-    /// Somebody's predecessor is silent: the master believes it unless it has just heard from it.
-    fn suspected(&mut self, node: usize) {
+    /// Takes a suspicion: the master believes it unless it has just heard from the node.
+    fn on_suspicion(&mut self, node: usize) {
         let is_heard =
             |at: Option<Duration>| at.is_some_and(|at| self.now - at <= self.times.query * 2);
         if self.is_master() && node < self.nodes && !is_heard(self.present[node]) {
@@ -182,10 +184,10 @@ impl Monitor {
     }
 
     fn alive(&self) -> Members {
-        let heard = (0..self.nodes).filter(|&node| {
+        let nodes = (0..self.nodes).filter(|&node| {
             self.present[node].is_some_and(|at| !self.is_silent(at, self.times.fail_after))
         });
-        heard.fold(Members::only(self.me), Members::with)
+        nodes.fold(Members::only(self.me), Members::with)
     }
 
     fn take_over(&mut self) {
@@ -200,7 +202,7 @@ impl Monitor {
         self.ask();
     }
 
-    /// A new view, of which this node is the master.
+    /// Makes a new view, of which this node is the master.
     fn make(&mut self, members: Members) {
         let epoch = self.newest.epoch + 1;
         let id = ViewId { epoch, master: self.me };
@@ -228,7 +230,7 @@ impl Monitor {
         } else if before == self.view.id.master {
             self.take_over();
         } else if self.is_master() {
-            self.suspected(before);
+            self.on_suspicion(before);
         } else {
             self.out.push((self.view.id.master, Datagram::Suspect(before)));
         }
@@ -246,7 +248,7 @@ impl Monitor {
 
     fn believe_all(&mut self) {
         self.beaten = self.now;
-        self.asked = self.now;
+        self.queried_at = self.now;
         for at in self.present.iter_mut().flatten() {
             *at = self.now;
         }

@@ -37,12 +37,12 @@ pub struct Limits {
     pub keys_of_peer: usize,
 }
 
-/// Why a node takes no requests.
+/// Reasons for taking no requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stall {
-    /// This peer does not take what it must be told.
+    /// This peer does not take its messages.
     Peer(usize),
-    /// As many pages are on their way as may be.
+    /// The maximum of pages is on its way.
     Pages,
 }
 
@@ -61,7 +61,7 @@ pub enum Action {
     Reply(Ticket, Answer),
 }
 
-/// Why a connection is closed.
+/// Reasons for closing a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// It answers a fetch that was not made, or with another page.
@@ -73,13 +73,13 @@ pub enum Fault {
     /// It asks for more than it takes.
     #[error("asks for more than it takes")]
     TooMuchAsked,
-    /// It is waited for in vain (monitored clusters only).
+    /// It did not answer in time (monitored clusters only).
     #[error("did nothing that it was waited for")]
     Silent,
     /// It is not a member.
     #[error("no member of the cluster")]
     NoMember,
-    /// It has a newer one.
+    /// A newer connection has replaced it.
     #[error("replaced by a newer connection")]
     Replaced,
 }
@@ -89,13 +89,13 @@ pub enum Fault {
 pub enum Source {
     /// This node's memory.
     Local,
-    /// Another node's.
+    /// Another node's memory.
     Peer,
     /// A file.
     Disk,
 }
 
-/// To a client.
+/// An answer to a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// The page.
@@ -111,7 +111,7 @@ pub enum Answer {
 pub enum Outcome {
     /// The page.
     Page(Page),
-    /// There is none.
+    /// The file does not exist.
     Missing,
     /// It could not be read.
     Failed,
@@ -122,15 +122,15 @@ pub enum Outcome {
 pub struct Counters {
     /// Requests answered from memory.
     pub local: u64,
-    /// By another node.
+    /// Pages from another node.
     pub peer: u64,
-    /// From disk.
+    /// Pages from disk.
     pub disk: u64,
-    /// No such file.
+    /// Requests for a file that does not exist.
     pub missing: u64,
-    /// A file could not be read.
+    /// Files that could not be read.
     pub failed: u64,
-    /// Pages driven out of memory.
+    /// Pages evicted from memory.
     pub evicted: u64,
     /// Fetches whose page the peer did not have any more.
     pub gone: u64,
@@ -140,7 +140,7 @@ pub struct Counters {
     pub gaps: u64,
     /// Connections to other nodes that broke or were closed.
     pub broken: u64,
-    /// Views of the cluster that this node went by (monitored clusters only).
+    /// Epoch of the cluster's view (monitored clusters only).
     pub views: u64,
 }
 
@@ -152,7 +152,7 @@ pub struct Node {
     directory: Directory,
     links: Vec<Option<Link>>,
     membership: Membership,
-    /// The clients that wait for a page that is on its way.
+    /// Clients that wait for a page.
     pending: HashMap<Key, Vec<Ticket>>,
     fetches: FetchId,
     now: Duration,
@@ -178,7 +178,7 @@ impl Node {
         }
     }
 
-    /// The actions since it was last asked, in order.
+    /// Takes the actions since the last call, in order.
     pub fn actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }
@@ -194,7 +194,7 @@ impl Node {
         peer.or_else(|| has_all.then_some(Stall::Pages))
     }
 
-    /// A client wants a page.
+    /// Requests a page for a client.
     pub fn request(&mut self, ticket: Ticket, key: &Key) {
         if let Some(page) = self.cache.get(key) {
             self.counters.local += 1;
@@ -208,28 +208,28 @@ impl Node {
         }
     }
 
-    /// The client does not wait any more; the page comes all the same.
+    /// Forgets a client's request; the page still comes.
     pub fn withdraw(&mut self, ticket: Ticket, key: &Key) {
         if let Some(waiting) = self.pending.get_mut(key) {
             waiting.retain(|&other| other != ticket);
         }
     }
 
-    /// A file was read.
+    /// Takes the outcome of reading a file.
     pub fn read(&mut self, key: &Key, outcome: Outcome) {
         match outcome {
-            Outcome::Page(page) => self.found(key, page, Source::Disk),
+            Outcome::Page(page) => self.deliver(key, page, Source::Disk),
             Outcome::Missing => self.answer(key, &Answer::Missing),
             Outcome::Failed => self.answer(key, &Answer::Failed),
         }
     }
 
-    /// Would a connection with this node be let in, and be looked for?
+    /// True if a connection with this node is let in and made.
     pub fn admits(&self, peer: usize) -> bool {
         peer != self.me && self.membership.admits(peer)
     }
 
-    /// There is a connection with `peer`; one of before is gone.
+    /// Adds a connection with `peer`, which replaces an earlier one.
     pub fn link_up(&mut self, id: LinkId, peer: usize) {
         if !self.admits(peer) {
             self.actions.push(Action::Drop(id, Fault::NoMember));
@@ -241,7 +241,7 @@ impl Node {
         self.tell_all(peer);
     }
 
-    /// A connection ended.
+    /// Removes a connection that has ended.
     pub fn link_down(&mut self, id: LinkId) {
         if let Some(peer) = self.peer_of(id) {
             self.lose(peer);
@@ -250,18 +250,18 @@ impl Node {
         }
     }
 
-    /// Time has passed.
+    /// Takes the time.
     pub fn tick(&mut self, now: Duration) {
         self.now = now;
         if let Membership::Monitored(monitor) = &mut self.membership {
             if monitor.tick(now) {
-                self.links.iter_mut().flatten().for_each(|link| link.progressed(now));
+                self.links.iter_mut().flatten().for_each(|link| link.note_progress(now));
             }
             self.take_monitors_words();
         }
     }
 
-    /// A datagram of the monitor came.
+    /// Takes a datagram of the monitor.
     pub fn datagram(&mut self, from: usize, datagram: Datagram) {
         if let Membership::Monitored(monitor) = &mut self.membership {
             monitor.datagram(self.now, from, datagram);
@@ -269,27 +269,27 @@ impl Node {
         }
     }
 
-    /// A message came on a connection.
+    /// Takes a message of a connection.
     pub fn message(&mut self, id: LinkId, message: Message) {
         let Some(peer) = self.peer_of(id) else { return };
         let link = self.links[peer].as_mut();
-        let credit = link.and_then(|link| link.took(&message));
-        let taken = match message {
-            Message::Changed(change) => self.changed(peer, change),
-            Message::Fetch { id, key } => self.fetched(peer, id, &key),
-            Message::Page { id, page } => self.arrived(peer, id, page),
-            Message::Gone { id } => self.gone(peer, id),
-            Message::Credit(count) => self.credited(peer, count),
+        let credit = link.and_then(|link| link.accept(&message));
+        let result = match message {
+            Message::Changed(change) => self.on_change(peer, change),
+            Message::Fetch { id, key } => self.on_fetch(peer, id, &key),
+            Message::Page { id, page } => self.on_page(peer, id, page),
+            Message::Gone { id } => self.on_gone(peer, id),
+            Message::Credit(count) => self.on_credit(peer, count),
             Message::Resend => self.tell_all_again(peer),
         };
-        match (taken, credit) {
+        match (result, credit) {
             (Err(fault), _) => self.cut(peer, fault),
             (Ok(()), Some(credit)) => self.send(peer, credit),
             (Ok(()), None) => {}
         }
     }
 
-    /// Looks for a page: with another node, else on disk.
+    /// Gets a page from another node, or else from disk.
     fn find(&mut self, key: &Key) {
         match self.holder(key) {
             Some(peer) => {
@@ -304,18 +304,18 @@ impl Node {
         }
     }
 
-    /// The holder of whom least is asked; of equal ones the next around the ring.
+    /// Returns the holder with the fewest requests; of equal ones the next around the ring.
     fn holder(&self, key: &str) -> Option<usize> {
         let nodes = self.links.len();
         let holders = self.directory.holders(key).iter();
-        let asked = |peer: usize| self.links[peer].as_ref().map(|link| link.fetches.len());
-        let known =
-            holders.filter_map(|peer| Some((asked(peer)?, (peer + nodes - self.me) % nodes, peer)));
-        known.min().map(|(_, _, peer)| peer)
+        let load = |peer: usize| self.links[peer].as_ref().map(|link| link.fetches.len());
+        let candidates =
+            holders.filter_map(|peer| Some((load(peer)?, (peer + nodes - self.me) % nodes, peer)));
+        candidates.min().map(|(_, _, peer)| peer)
     }
 
-    /// A page is here: into memory, to those who wait, and all others are told.
-    fn found(&mut self, key: &Key, page: Page, source: Source) {
+    /// Stores a page, answers the clients that wait for it, and tells all other nodes.
+    fn deliver(&mut self, key: &Key, page: Page, source: Source) {
         if let Some(evicted) = self.cache.insert(key.clone(), page.clone()) {
             self.counters.evicted += evicted.len() as u64;
             self.tell_change(key, &evicted);
@@ -343,7 +343,7 @@ impl Node {
         }
     }
 
-    /// All that is in memory, to one that knows nothing.
+    /// Tells a new peer all that is in memory.
     fn tell_all(&mut self, peer: usize) {
         let keys: Vec<Key> = self.cache.keys().cloned().collect();
         self.tell(peer, true, vec![], vec![]);
@@ -377,14 +377,14 @@ impl Node {
         }
     }
 
-    fn changed(&mut self, peer: usize, change: Change) -> Result<(), Fault> {
+    fn on_change(&mut self, peer: usize, change: Change) -> Result<(), Fault> {
         let Some(link) = self.links[peer].as_mut() else {
             return Ok(());
         };
-        if let Err(again) = link.expects(&change) {
-            if let Some(again) = again {
+        if let Err(request) = link.expects(&change) {
+            if let Some(request) = request {
                 self.counters.gaps += 1;
-                self.send(peer, again);
+                self.send(peer, request);
             }
             return Ok(());
         }
@@ -404,7 +404,7 @@ impl Node {
         }
     }
 
-    fn fetched(&mut self, peer: usize, id: FetchId, key: &Key) -> Result<(), Fault> {
+    fn on_fetch(&mut self, peer: usize, id: FetchId, key: &Key) -> Result<(), Fault> {
         self.has_room(peer)?;
         let answer = match self.cache.get(key) {
             Some(page) => {
@@ -428,51 +428,51 @@ impl Node {
         }
     }
 
-    fn arrived(&mut self, peer: usize, id: FetchId, page: Page) -> Result<(), Fault> {
-        let key = self.settled(peer, id)?;
+    fn on_page(&mut self, peer: usize, id: FetchId, page: Page) -> Result<(), Fault> {
+        let key = self.settle(peer, id)?;
         if !page.is_of(&key) {
             self.find_elsewhere(peer, &key);
             return Err(Fault::WrongPage);
         }
-        self.found(&key, page, Source::Peer);
+        self.deliver(&key, page, Source::Peer);
         Ok(())
     }
 
-    fn gone(&mut self, peer: usize, id: FetchId) -> Result<(), Fault> {
-        let key = self.settled(peer, id)?;
+    fn on_gone(&mut self, peer: usize, id: FetchId) -> Result<(), Fault> {
+        let key = self.settle(peer, id)?;
         self.counters.gone += 1;
         self.find_elsewhere(peer, &key);
         Ok(())
     }
 
-    fn settled(&mut self, peer: usize, id: FetchId) -> Result<Key, Fault> {
+    fn settle(&mut self, peer: usize, id: FetchId) -> Result<Key, Fault> {
         let now = self.now;
         let link = self.links[peer].as_mut().ok_or(Fault::WrongPage)?;
-        link.progressed(now);
+        link.note_progress(now);
         link.fetches.remove(&id).ok_or(Fault::WrongPage)
     }
 
-    /// `peer` does not have what it said it has.
+    /// Gets a page elsewhere that `peer` does not have, though it said so.
     fn find_elsewhere(&mut self, peer: usize, key: &Key) {
         self.directory.remove(peer, key);
         self.find(key);
     }
 
-    fn credited(&mut self, peer: usize, count: u32) -> Result<(), Fault> {
+    fn on_credit(&mut self, peer: usize, count: u32) -> Result<(), Fault> {
         let now = self.now;
         let Some(link) = self.links[peer].as_mut() else {
             return Ok(());
         };
         let id = link.id;
-        let free = link.credited(count, now);
+        let free = link.add_credit(count, now);
         let sends = free.into_iter().map(|message| Action::Send(id, message));
         self.actions.extend(sends);
         Ok(())
     }
 
     fn peer_of(&self, id: LinkId) -> Option<usize> {
-        let is_it = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.id == id);
-        self.links.iter().position(is_it)
+        let is_same = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.id == id);
+        self.links.iter().position(is_same)
     }
 
     /// Closes the connection with `peer`, if there is one.
@@ -485,7 +485,7 @@ impl Node {
         self.membership.unlinked(peer);
     }
 
-    /// Forgets all about a connection; what was asked of it is looked for elsewhere.
+    /// Forgets a connection; pages requested over it are got elsewhere.
     fn lose(&mut self, peer: usize) {
         let Some(link) = self.links[peer].take() else {
             return;
@@ -497,7 +497,7 @@ impl Node {
         }
     }
 
-    /// Does what the monitor has decided.
+    /// Carries out the monitor's decisions.
     fn take_monitors_words(&mut self) {
         let Membership::Monitored(monitor) = &mut self.membership else {
             return;
@@ -512,7 +512,7 @@ impl Node {
             };
             if !view.members.contains(peer) {
                 self.cut(peer, Fault::NoMember);
-            } else if link.waited(now) > fail_after {
+            } else if link.wait_time(now) > fail_after {
                 self.cut(peer, Fault::Silent);
             }
         }
@@ -525,7 +525,7 @@ impl Node {
 
 /// A view of a node.
 impl Node {
-    /// Its place.
+    /// Its number.
     pub fn me(&self) -> usize {
         self.me
     }

@@ -4,14 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use testkit::wait::eventually;
 use testkit::web;
-
-/// Until something that must happen has happened; far more than it takes.
-const PATIENCE: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(20);
 
 pub struct Machine {
     pub name: String,
@@ -28,6 +24,10 @@ pub struct Fleet {
     extra: Vec<&'static str>,
 }
 
+/// The time of silence after which a node has failed, where a test waits for it; elsewhere it is
+/// longer than a host may stall.
+pub const FAILS_SOON: [&str; 2] = ["--fail-after-ms", "3000"];
+
 pub fn page(number: usize) -> String {
     format!("<title>page-{number}</title>{}", "x".repeat(20_000))
 }
@@ -39,7 +39,7 @@ pub fn path(number: usize) -> String {
 /// Nodes in a fleet, at the most.
 const NODES_MAX: u8 = 4;
 
-/// How many fleets this process has had.
+/// Number of fleets of this process so far.
 static FLEETS: AtomicU8 = AtomicU8::new(0);
 
 /// A part of the loopback's network that no other test has: there no port is anybody else's.
@@ -90,7 +90,7 @@ impl Fleet {
         let machine = &self.machines[node];
         let words = format!(
             "--name {} --peers {} --mode {} --listen {} --admin {} --beat-ms 100 --query-ms 200 \
-             --fail-after-ms 1500",
+             --fail-after-ms 60000",
             machine.name,
             peers.join(","),
             self.mode,
@@ -178,9 +178,9 @@ impl Fleet {
                 let name = &self.machines[peer].name;
                 let member = format!("press_member{{node=\"{name}\"}}");
                 let pages = format!("press_peer_pages{{node=\"{name}\"}}");
-                let told = self.metric(node, &member).await;
+                let value = self.metric(node, &member).await;
                 let is_linked = self.metric(node, &pages).await.is_some();
-                if told != Some(is_member.into()) || (peer != node && is_linked != is_member) {
+                if value != Some(is_member.into()) || (peer != node && is_linked != is_member) {
                     return false;
                 }
             }
@@ -212,10 +212,10 @@ impl Drop for Fleet {
     }
 }
 
-pub async fn until<F: std::future::Future<Output = bool>>(what: &str, is: impl Fn() -> F) {
-    let started = Instant::now();
-    while !is().await {
-        assert!(started.elapsed() < PATIENCE, "waited in vain until {what}");
-        tokio::time::sleep(POLL).await;
-    }
+pub async fn until<F: std::future::Future<Output = bool>>(state: &str, is: impl Fn() -> F) {
+    let look = || {
+        let check = is();
+        async move { check.await.then_some(()) }
+    };
+    eventually(state, look).await;
 }

@@ -5,7 +5,7 @@
 mod fleet;
 mod trouble;
 
-use fleet::Fleet;
+use fleet::{Fleet, FAILS_SOON};
 
 /// Every page from every node; what is then in memory.
 async fn ask_all(fleet: &Fleet, nodes: &[usize], pages: std::ops::Range<usize>) {
@@ -55,10 +55,10 @@ async fn perf_stands_still_while_one_node_hangs_and_then_goes_on() {
         let http = fleet.http(0);
         tokio::spawn(async move { testkit::web::get(http, &fleet::path(number)).await })
     };
-    let held: Vec<_> = (0..12).map(ask).collect();
+    let requests: Vec<_> = (0..12).map(ask).collect();
     assert_eq!(fleet.until_unhealthy(0).await, "waits for web-3\n");
     fleet.signal(3, "CONT");
-    for (number, reply) in held.into_iter().enumerate() {
+    for (number, reply) in requests.into_iter().enumerate() {
         assert_eq!(reply.await.unwrap().text(), fleet::page(number));
     }
     fleet.until_healthy(0).await;
@@ -68,7 +68,7 @@ async fn perf_stands_still_while_one_node_hangs_and_then_goes_on() {
 
 #[tokio::test]
 async fn perf_goes_on_without_a_crashed_node_and_needs_a_restart_of_all_to_have_it_back() {
-    let mut fleet = Fleet::up("perf", 4, &[]).await;
+    let mut fleet = Fleet::up("perf", 4, &FAILS_SOON).await;
     fleet.kill(2);
     for node in [0, 1, 3] {
         fleet.until_members(node, &[true, true, false, true]).await;
@@ -89,7 +89,8 @@ async fn perf_goes_on_without_a_crashed_node_and_needs_a_restart_of_all_to_have_
 
 #[tokio::test]
 async fn ha_goes_on_without_a_hung_node_and_takes_it_in_again() {
-    let fleet = Fleet::up("ha", 4, &["--window", "4", "--queue", "4"]).await;
+    let small = [&["--window", "4", "--queue", "4"][..], &FAILS_SOON].concat();
+    let fleet = Fleet::up("ha", 4, &small).await;
     fleet.signal(3, "STOP");
     for node in 0..3 {
         fleet.until_members(node, &[true, true, true, false]).await;
@@ -104,7 +105,7 @@ async fn ha_goes_on_without_a_hung_node_and_takes_it_in_again() {
 
 #[tokio::test]
 async fn ha_has_a_new_master_when_the_old_one_dies_and_one_when_it_is_back() {
-    let mut fleet = Fleet::up("ha", 4, &[]).await;
+    let mut fleet = Fleet::up("ha", 4, &FAILS_SOON).await;
     let master = fleet.master(0).await.unwrap();
     fleet.kill(master);
     let rest: Vec<usize> = (0..4).filter(|&node| node != master).collect();
@@ -152,7 +153,7 @@ async fn after_all_nodes_were_down_they_serve_again() {
 
 #[tokio::test]
 async fn shed_says_so_at_once_where_the_others_let_clients_wait() {
-    let small = ["--window", "1", "--queue", "1", "--fail-after-ms", "600000"];
+    let small = ["--window", "1", "--queue", "1"];
     let fleet = Fleet::up("shed", 2, &small).await;
     fleet.signal(1, "STOP");
     let mut statuses = vec![];

@@ -12,22 +12,22 @@ use press::core::message::Key;
 use press::core::node::Source;
 use world::{Weather, World};
 
-/// After the last fault: time enough for two masters, one after the other, to be given up.
+/// Time after the last fault, enough to give up two masters, one after the other.
 const QUIET_MS: u64 = 8_000;
 
 fn keys<'a>(keys: impl Iterator<Item = &'a Key>) -> BTreeSet<Key> {
     keys.cloned().collect()
 }
 
-/// All know the same cluster, are connected, and know what each has; nobody waits.
+/// Checks that all nodes know the same cluster and each other's pages, and that nobody waits.
 fn assert_one_cluster(world: &World, members: Members) {
     for node in members.iter() {
         let others = members.without(node);
         assert_eq!(world.node(node).linked(), others, "links of {node}");
         for other in others.iter() {
-            let known = keys(world.node(node).directory().pages_of(other));
-            let there = keys(world.node(other).cache().keys());
-            assert_eq!(known, there, "what {node} knows of {other}");
+            let listing = keys(world.node(node).directory().pages_of(other));
+            let pages = keys(world.node(other).cache().keys());
+            assert_eq!(listing, pages, "what {node} knows of {other}");
             assert_eq!(world.node(node).link(other).unwrap().waiting(), 0);
         }
     }
@@ -106,9 +106,9 @@ fn four_memories_are_one() {
         world.clients_for(3_000);
         world.run_ms(4_000);
         assert_one_cluster(&world, Members::all(4));
-        let of = |kind| world.answered.get(kind).copied().unwrap_or(0);
-        assert!(of("peer") > of("disk"), "{:?}", world.answered);
-        assert_eq!(of("failed") + of("missing"), 0);
+        let count = |kind| world.answered.get(kind).copied().unwrap_or(0);
+        assert!(count("peer") > count("disk"), "{:?}", world.answered);
+        assert_eq!(count("failed") + count("missing"), 0);
         let sources = [Source::Local, Source::Peer, Source::Disk];
         assert_eq!(sources.len(), world.answered.len());
     }

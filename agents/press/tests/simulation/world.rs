@@ -30,7 +30,7 @@ pub const LIMITS: Limits = Limits {
 
 /// Milliseconds between looks at clocks and at whom to connect to.
 const TICK_MS: u64 = 20;
-/// How soon something that cannot be delivered is tried again.
+/// Pause before something that cannot be delivered is tried again.
 const AGAIN_MS: u64 = 5;
 
 enum Event {
@@ -239,11 +239,11 @@ impl World {
 
     /// Lets the node act, and does what it wants; holds it against its bounds.
     fn act(&mut self, node: usize, act: impl FnOnce(&mut Node)) {
-        let Some(it) = self.machines[node].node.as_mut() else {
+        let Some(state) = self.machines[node].node.as_mut() else {
             return;
         };
-        act(it);
-        let actions = it.actions();
+        act(state);
+        let actions = state.actions();
         for action in actions {
             self.carry_out(node, action);
         }
@@ -255,7 +255,7 @@ impl World {
             let Some((ticket, key)) = self.machines[node].parked.pop_front() else {
                 return;
             };
-            self.act(node, |it| it.request(ticket, &key));
+            self.act(node, |state| state.request(ticket, &key));
         }
     }
 
@@ -287,10 +287,10 @@ impl World {
             return;
         }
         let now = Duration::from_micros(self.now_us);
-        self.with(node, |it| it.tick(now));
-        let it = self.node(node);
-        let wanted = (0..node).filter(|&peer| it.admits(peer) && it.link(peer).is_none());
-        for peer in wanted.collect::<Vec<_>>() {
+        self.with(node, |state| state.tick(now));
+        let state = self.node(node);
+        let peers = (0..node).filter(|&peer| state.admits(peer) && state.link(peer).is_none());
+        for peer in peers.collect::<Vec<_>>() {
             self.soon(Event::Dial(node, peer));
         }
     }
@@ -347,7 +347,7 @@ impl World {
                 false if self.chance(self.weather.reads_failed) => Outcome::Failed,
                 false => Outcome::Page(content(key)),
             };
-            self.with(node, |it| it.read(key, outcome));
+            self.with(node, |state| state.read(key, outcome));
         }
     }
 
@@ -371,8 +371,8 @@ impl World {
             lanes: [VecDeque::new(), VecDeque::new()],
         };
         self.wires.insert(id, wire);
-        self.with(to, |it| it.link_up(id, from));
-        self.with(from, |it| it.link_up(id, to));
+        self.with(to, |state| state.link_up(id, from));
+        self.with(from, |state| state.link_up(id, to));
     }
 
     fn send(&mut self, node: usize, id: LinkId, mut message: Message) {
@@ -404,7 +404,7 @@ impl World {
         }
         let wire = self.wires.get_mut(&id).expect("looked at above");
         if let Some(message) = wire.lanes[end].pop_front().filter(|_| wire.open[end]) {
-            self.with(to, |it| it.message(id, message));
+            self.with(to, |state| state.message(id, message));
         }
     }
 
@@ -433,7 +433,7 @@ impl World {
         let is_open = wire.open[end];
         self.wires.remove(&id);
         if is_open {
-            self.with(to, |it| it.link_down(id));
+            self.with(to, |state| state.link_down(id));
         }
     }
 
@@ -445,15 +445,15 @@ impl World {
             self.at_ms(AGAIN_MS, Event::Datagram(from, to, datagram));
             return;
         }
-        self.with(to, |it| it.datagram(from, datagram));
+        self.with(to, |state| state.datagram(from, datagram));
     }
 
     fn check_bounds(&self, node: usize) {
-        let it = self.node(node);
-        assert!(it.cache().bytes() <= LIMITS.cache_bytes);
-        assert!(it.pending() <= LIMITS.awaited);
-        let all = it.cache().len() / 64 + 2;
-        for link in (0..self.nodes()).filter_map(|peer| it.link(peer)) {
+        let state = self.node(node);
+        assert!(state.cache().bytes() <= LIMITS.cache_bytes);
+        assert!(state.pending() <= LIMITS.awaited);
+        let all = state.cache().len() / 64 + 2;
+        for link in (0..self.nodes()).filter_map(|peer| state.link(peer)) {
             assert!(link.unacknowledged() <= LIMITS.window);
             // Bounds: the stall, requests let in before, answers, and all of its memory, twice.
             let most = LIMITS.queue + 2 * LIMITS.awaited + 2 * all;

@@ -1,4 +1,4 @@
-//! What a scenario may be, and what happens to requests when servers die, limp or run out.
+//! Checks of scenarios, and the fate of requests when servers die, limp or run out.
 
 use std::num::NonZeroUsize;
 
@@ -33,16 +33,16 @@ fn run(value: &Value) -> Report {
 
 #[test]
 fn the_same_seed_gives_the_same_report_on_any_number_of_threads() {
-    let list = json!({"scenarios": (0..6).map(|one| scenario(|s| {
-        s["seed"] = json!(one / 2);
+    let list = json!({"scenarios": (0..6).map(|number| scenario(|s| {
+        s["seed"] = json!(number / 2);
         s["requests"] = json!(2_000);
     })).collect::<Vec<_>>()});
     let scenarios = read_input(&list.to_string()).unwrap();
-    let one = simulate_all(&scenarios, NonZeroUsize::new(1).unwrap()).unwrap();
+    let alone = simulate_all(&scenarios, NonZeroUsize::new(1).unwrap()).unwrap();
     let four = simulate_all(&scenarios, NonZeroUsize::new(4).unwrap()).unwrap();
-    assert_eq!(one, four);
-    assert_eq!(one[0], one[1]);
-    assert_ne!(one[1].latency, one[2].latency);
+    assert_eq!(alone, four);
+    assert_eq!(alone[0], alone[1]);
+    assert_ne!(alone[1].latency, alone[2].latency);
 }
 
 #[test]
@@ -88,10 +88,10 @@ fn what_is_wrong_is_refused_with_its_place_what_was_expected_and_what_came() {
         ("/arrivals/rate_per_s", json!(0), "arrivals.rate_per_s: expected a finite number above 0"),
         ("/requests", json!(3), "requests: expected 20 to"),
     ];
-    for (place, value, said) in wrong {
+    for (place, value, start) in wrong {
         let text = scenario(|s| *s.pointer_mut(place).unwrap() = value).to_string();
-        let refused = Scenario::from_json(&text).unwrap_err().to_string();
-        assert!(refused.starts_with(said), "{refused}");
+        let refusal = Scenario::from_json(&text).unwrap_err().to_string();
+        assert!(refusal.starts_with(start), "{refusal}");
     }
     let unknown = scenario(|s| s["tiers"][1]["seervers"] = json!(4)).to_string();
     let refused = Scenario::from_json(&unknown).unwrap_err().to_string();
@@ -114,12 +114,12 @@ fn a_host_with_cores_enough_changes_nothing_and_one_with_few_slows_all() {
     };
     let mut before = run(&scenario(quota)).latency.mean_s;
     for cores in [1000.0, 6.0, 4.0] {
-        let found = run(&scenario(|s| {
+        let report = run(&scenario(|s| {
             quota(s);
             s["host"] = json!({"cores": cores});
         }));
-        assert_eq!(found.stopped, Stopped::Done);
-        let mean_s = found.latency.mean_s;
+        assert_eq!(report.stopped, Stopped::Done);
+        let mean_s = report.latency.mean_s;
         if cores > 100.0 {
             // Moments are rounded at other places.
             assert!((mean_s / before - 1.0).abs() < 0.01, "{mean_s} for {before}");
@@ -136,7 +136,7 @@ fn a_host_with_cores_enough_changes_nothing_and_one_with_few_slows_all() {
 fn a_server_bursts_again_when_what_disturbed_it_is_over() {
     let speed = 0.577;
     assert!(speed * (1.0 / speed) < 1.0 && 0.1 + 0.2 - 0.1 - 0.2 > 0.0);
-    let found = |first_s: f64| {
+    let latency_of = |first_s: f64| {
         let times: Vec<f64> = (0..20).map(|k| first_s + f64::from(k) * 0.2).collect();
         let faults = json!([
             {"kind": "limp", "server": 0, "at_s": 0.0, "for_s": 5.0, "speed": speed},
@@ -153,31 +153,31 @@ fn a_server_bursts_again_when_what_disturbed_it_is_over() {
         .latency
         .mean_s
     };
-    assert!(found(0.5) > 0.04);
-    assert!((found(7.0) - 0.01).abs() < 1e-4, "{}", found(7.0));
+    assert!(latency_of(0.5) > 0.04);
+    assert!((latency_of(7.0) - 0.01).abs() < 1e-4, "{}", latency_of(7.0));
 }
 
 #[test]
 fn recorded_arrivals_are_all_answered_and_the_warm_up_is_not_counted() {
     let times: Vec<f64> = (0..5000).map(|i| f64::from(i) * 0.05).collect();
-    let found = run(&scenario(|s| {
+    let report = run(&scenario(|s| {
         s["arrivals"] = json!({"kind": "recorded", "times_s": times});
         s["requests"] = Value::Null;
         s["warm_up_requests"] = json!(1000);
     }));
-    assert_eq!((found.stopped, found.latency.samples, found.failed), (Stopped::Done, 4000, 0));
-    assert!(found.measured_s > 199.0 && found.simulated_s > 249.0);
+    assert_eq!((report.stopped, report.latency.samples, report.failed), (Stopped::Done, 4000, 0));
+    assert!(report.measured_s > 199.0 && report.simulated_s > 249.0);
 }
 
 #[test]
 fn more_work_than_capacity_is_said_and_not_averaged() {
-    let found = run(&scenario(|s| {
+    let report = run(&scenario(|s| {
         s["arrivals"]["rate_per_s"] = json!(500.0);
         s["in_flight_max"] = json!(2000);
     }));
-    assert_eq!(found.stopped, Stopped::Unstable);
-    let cut = run(&scenario(|s| s["events_max"] = json!(1000)));
-    assert_eq!((cut.stopped, cut.events), (Stopped::Events, 1000));
+    assert_eq!(report.stopped, Stopped::Unstable);
+    let report = run(&scenario(|s| s["events_max"] = json!(1000)));
+    assert_eq!((report.stopped, report.events), (Stopped::Events, 1000));
 }
 
 #[test]
@@ -195,15 +195,15 @@ fn a_crash_costs_nothing_where_a_second_copy_runs_and_fails_requests_where_none_
         let crashes: Vec<Value> = (1..4)
             .map(|server| json!({"kind": "crash", "server": server, "at_s": 200.0, "for_s": 300.0}))
             .collect();
-        let found = run(&scenario(|s| {
+        let report = run(&scenario(|s| {
             single(s);
             s["tiers"][1]["work"]["mean_s"] = json!(0.02);
             s["arrivals"]["rate_per_s"] = json!(40.0);
             s["tiers"][0]["tokens"] = json!(64);
             s["tiers"][tier]["faults"] = json!(crashes);
         }));
-        assert!((1..40).contains(&found.failed), "tier {tier}: {}", found.failed);
-        assert_eq!(found.latency.samples + found.failed, 20_000);
+        assert!((1..40).contains(&report.failed), "tier {tier}: {}", report.failed);
+        assert_eq!(report.latency.samples + report.failed, 20_000);
     }
 }
 
@@ -212,11 +212,11 @@ fn all_servers_dead_is_a_fast_failure_and_they_come_back() {
     let crashes: Vec<Value> = (0..4)
         .map(|server| json!({"kind": "crash", "server": server, "at_s": 300.0, "for_s": 100.0}))
         .collect();
-    let found = run(&scenario(|s| s["tiers"][1]["faults"] = json!(crashes)));
+    let report = run(&scenario(|s| s["tiers"][1]["faults"] = json!(crashes)));
     let expected = 20.0 * 100.0;
-    assert!((found.failed as f64 / expected - 1.0).abs() < 0.1, "{}", found.failed);
-    assert!(found.tiers[1].refused > 0);
-    assert_eq!(found.latency.samples + found.failed, 20_000);
+    assert!((report.failed as f64 / expected - 1.0).abs() < 0.1, "{}", report.failed);
+    assert!(report.tiers[1].refused > 0);
+    assert_eq!(report.latency.samples + report.failed, 20_000);
 }
 
 #[test]
@@ -281,13 +281,13 @@ fn work_after_a_reply_takes_cores_and_nobody_waits_for_it() {
 #[test]
 fn of_two_copies_that_both_end_half_the_work_is_lost_with_what_comes_after_the_reply() {
     for after_s in [0.0, 0.05] {
-        let found = run(&scenario(|s| {
+        let report = run(&scenario(|s| {
             s["arrivals"]["rate_per_s"] = json!(1.0);
             s["tiers"] = json!([{"name": "web", "servers": 4, "tokens": 8, "replicas": 2,
                 "guardrails": {"extra_load_max": 64}, "after_s": after_s,
                 "work": {"kind": "deterministic", "value_s": 0.05}}]);
         }));
-        let share = found.tiers[0].work_lost_share;
+        let share = report.tiers[0].work_lost_share;
         assert!((share - 0.5).abs() < 0.01, "{after_s}: {share}");
     }
 }
@@ -316,20 +316,20 @@ fn a_quota_lets_short_work_burst_and_carries_no_more_than_its_share() {
 #[test]
 fn a_budget_of_extra_load_cuts_the_copies_to_it() {
     let copies_per_request = |guardrails: Value| {
-        let found = run(&scenario(|s| {
+        let report = run(&scenario(|s| {
             s["arrivals"]["rate_per_s"] = json!(50.0);
             s["tiers"][0]["tokens"] = json!(64);
             s["tiers"][0]["interference"] = Value::Null;
             s["tiers"][0]["guardrails"] = guardrails;
         }));
-        assert_eq!(found.latency.samples, 20_000);
-        found.tiers[0].copies as f64 / 20_000.0
+        assert_eq!(report.latency.samples, 20_000);
+        report.tiers[0].copies as f64 / 20_000.0
     };
     let free = copies_per_request(json!({}));
     assert!((free - 2.0).abs() < 0.01, "{free}");
     // A fifth, and 10 a window of 500 requests.
-    let cut = copies_per_request(json!({"extra_load_max": 0.2, "extra_load_window_ms": 10_000}));
-    assert!((1.1..1.23).contains(&cut), "{cut}");
+    let copies = copies_per_request(json!({"extra_load_max": 0.2, "extra_load_window_ms": 10_000}));
+    assert!((1.1..1.23).contains(&copies), "{copies}");
     let none = copies_per_request(json!({"extra_load_max": 0.0}));
     assert!((1.0..1.03).contains(&none), "{none}");
 }
@@ -364,22 +364,22 @@ proptest! {
         delay in any::<bool>(), server in 0..4usize, waiting_max in 0..50usize,
         after in any::<bool>(), pieces in 1..8u32, wait in any::<bool>(),
     ) {
-        let found = run(&scenario(|s| {
+        let report = run(&scenario(|s| {
             s["seed"] = json!(seed);
             s["requests"] = json!(1500);
             s["events_max"] = json!(5_000_000);
             s["arrivals"]["rate_per_s"] = json!(12.0);
             for (tier, r) in [(0, r1), (1, r2)] {
-                let here = &mut s["tiers"][tier];
-                here["replicas"] = json!(r);
-                here["tokens"] = json!(tokens);
-                here["policy"] = json!(if tad { "tad" } else { "round-robin" });
-                here["waiting_max"] = json!(waiting_max);
-                here["delay_s"] = json!(if delay { 0.001 } else { 0.0 });
-                here["card_s"] = json!(if delay { 0.0005 } else { 0.0 });
+                let tier = &mut s["tiers"][tier];
+                tier["replicas"] = json!(r);
+                tier["tokens"] = json!(tokens);
+                tier["policy"] = json!(if tad { "tad" } else { "round-robin" });
+                tier["waiting_max"] = json!(waiting_max);
+                tier["delay_s"] = json!(if delay { 0.001 } else { 0.0 });
+                tier["card_s"] = json!(if delay { 0.0005 } else { 0.0 });
                 // 540 copies a second reach the second tier: 10 ms each would be more than its cores have.
-                here["after_s"] = json!(if after { 0.001 } else { 0.0 });
-                here["faults"] = json!([
+                tier["after_s"] = json!(if after { 0.001 } else { 0.0 });
+                tier["faults"] = json!([
                     {"kind": "crash", "server": server, "at_s": 5.0, "for_s": 3.0},
                     {"kind": "crash", "server": (server + 1) % 4, "at_s": 7.0, "for_s": 9.0},
                     {"kind": "limp", "server": 0, "at_s": 10.0, "for_s": 9.0, "speed": 0.2},
@@ -392,29 +392,29 @@ proptest! {
             s["tiers"][1]["discipline"] =
                 json!(if fifo { "first-come-first-served" } else { "processor-sharing" });
         }));
-        prop_assert_eq!(found.stopped, Stopped::Done);
-        prop_assert_eq!(found.latency.samples + found.failed, 1500);
+        prop_assert_eq!(report.stopped, Stopped::Done);
+        prop_assert_eq!(report.latency.samples + report.failed, 1500);
     }
 }
 
 #[test]
 fn each_latency_is_listed_where_it_is_asked_for_and_what_failed_has_none() {
-    let found = run(&scenario(|s| {
+    let report = run(&scenario(|s| {
         s["requests"] = json!(2_000);
         s["each"] = json!(true);
         s["tiers"][0]["faults"] = (0..8)
             .map(|server| json!({"kind": "crash", "server": server, "at_s": 40.0, "for_s": 5.0}))
             .collect();
     }));
-    let each_s = found.each_s.as_ref().expect("a list");
+    let each_s = report.each_s.as_ref().expect("a list");
     assert_eq!(each_s.len(), 2_000);
     let mut good_s: Vec<f64> = each_s.iter().flatten().copied().collect();
-    assert!(found.failed > 0);
-    assert_eq!(each_s.len() - good_s.len(), found.failed as usize);
+    assert!(report.failed > 0);
+    assert_eq!(each_s.len() - good_s.len(), report.failed as usize);
     good_s.sort_by(f64::total_cmp);
     let middle_s = good_s[good_s.len() / 2 - 1];
-    let said_s = found.latency.percentile_s(50.0).expect("a median");
-    assert!((said_s / middle_s - 1.0).abs() < 0.01, "{said_s} {middle_s}");
+    let median_s = report.latency.percentile_s(50.0).expect("a median");
+    assert!((median_s / middle_s - 1.0).abs() < 0.01, "{median_s} {middle_s}");
     let without = run(&scenario(|s| s["requests"] = json!(2_000)));
     assert_eq!(without.each_s, None);
 }

@@ -20,10 +20,10 @@ fn scenario(change: impl FnOnce(&mut Value)) -> Value {
 }
 
 fn run(value: &Value) -> Report {
-    let found = simulate(&Scenario::from_json(&value.to_string()).expect("a scenario"));
-    let found = found.expect("a report");
-    assert_eq!(found.stopped, Stopped::Done);
-    found
+    let result = simulate(&Scenario::from_json(&value.to_string()).expect("a scenario"));
+    let report = result.expect("a report");
+    assert_eq!(report.stopped, Stopped::Done);
+    report
 }
 
 fn mean_s(change: impl FnOnce(&mut Value)) -> f64 {
@@ -31,8 +31,8 @@ fn mean_s(change: impl FnOnce(&mut Value)) -> f64 {
 }
 
 #[track_caller]
-fn is_about(found: f64, expected: f64, part: f64) {
-    assert!((found / expected - 1.0).abs() < part, "{found}, not {expected}");
+fn is_about(value: f64, expected: f64, part: f64) {
+    assert!((value / expected - 1.0).abs() < part, "{value}, not {expected}");
 }
 
 /// Of 0.15 cores a page whose calls are spread over its work needs 0.09, two copies more than all.
@@ -74,7 +74,7 @@ fn in_how_many_pieces_a_page_works_makes_no_difference_to_its_own_server() {
 
 #[test]
 fn a_page_waits_for_a_core_at_each_piece_of_its_work_and_a_short_request_once() {
-    let beside = |jobs: f64, wait_s: f64, pieces: u32| {
+    let mean_of = |jobs: f64, wait_s: f64, pieces: u32| {
         mean_s(|s| {
             s["tiers"][0]["pieces"] = json!(pieces);
             s["tiers"][0]["faults"] = (0..2)
@@ -85,10 +85,10 @@ fn a_page_waits_for_a_core_at_each_piece_of_its_work_and_a_short_request_once() 
                 .collect();
         })
     };
-    is_about(beside(0.0, 0.0, 10), 0.11, 1e-3);
-    is_about(beside(0.0, 0.02, 10), 0.11 + 10.0 * 0.02, 0.1);
-    is_about(beside(0.0, 0.02, 1), 0.11 + 0.02, 0.1);
-    is_about(beside(3.0, 0.02, 10), 0.4 + 0.01 + 10.0 * 0.02, 0.1);
+    is_about(mean_of(0.0, 0.0, 10), 0.11, 1e-3);
+    is_about(mean_of(0.0, 0.02, 10), 0.11 + 10.0 * 0.02, 0.1);
+    is_about(mean_of(0.0, 0.02, 1), 0.11 + 0.02, 0.1);
+    is_about(mean_of(3.0, 0.02, 10), 0.4 + 0.01 + 10.0 * 0.02, 0.1);
 }
 
 /// Between two calls a session has a server and asks nothing of it.
@@ -107,9 +107,9 @@ fn a_session_whose_servers_die_between_its_calls_fails_at_the_next_and_none_is_l
         }))
     };
     for (tier, servers, failed) in [(0, 2, 1), (1, 1, 0), (1, 2, 1)] {
-        let found = crashes(tier, servers);
+        let report = crashes(tier, servers);
         assert_eq!(
-            (found.failed, found.latency.samples),
+            (report.failed, report.latency.samples),
             (failed, 200 - failed),
             "{servers} of tier {tier}"
         );

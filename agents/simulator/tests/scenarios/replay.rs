@@ -23,19 +23,19 @@ fn acquired(
     Line::Call(Call { now_us, step, answer, grants })
 }
 
-fn told(now_us: u64, step: Step<'static>) -> Line<'static> {
+fn call(now_us: u64, step: Step<'static>) -> Line<'static> {
     Line::Call(Call { now_us, step, answer: Answer::Nothing, grants: vec![] })
 }
 
 /// A whole trace but for its last line.
 fn trace() -> String {
     let settings = Settings::new(Policy::default(), 3);
-    let seen = Observation::LatencyUs(900);
+    let observation = Observation::LatencyUs(900);
     let lines = [
         Line::Begin(Header { version: VERSION, settings }),
         acquired(1_000, 0, 1, &[], &[0]),
-        told(2_000, Step::Observe { server: 0, seen }),
-        told(2_001, Step::Release { server: 0 }),
+        call(2_000, Step::Observe { server: 0, seen: observation }),
+        call(2_001, Step::Release { server: 0 }),
         acquired(251_000, 1, 1, &[0], &[1]),
         acquired(501_000, 2, 3, &[], &[2, 0, 1]),
     ];
@@ -58,10 +58,10 @@ fn refusal(text: &str) -> String {
 
 #[test]
 fn a_trace_of_a_killed_arbiter_is_replayed_to_its_end() {
-    let done = replay("web.trace", trace().as_bytes()).unwrap();
-    assert_eq!(done.first_difference, None);
-    assert_eq!((done.compared, done.equal, done.grants), (5, 5, 5));
-    assert_eq!(done.ended, Ended::Cut);
+    let result = replay("web.trace", trace().as_bytes()).unwrap();
+    assert_eq!(result.first_difference, None);
+    assert_eq!((result.compared, result.equal, result.grants), (5, 5, 5));
+    assert_eq!(result.ended, Ended::Cut);
 }
 
 #[test]

@@ -19,10 +19,10 @@ fn queue(rate_per_s: f64, requests: u64, mut tier: Value) -> Report {
 }
 
 #[track_caller]
-fn agrees(found: f64, half_width: Option<f64>, exact: f64, narrow: f64) {
+fn agrees(value: f64, half_width: Option<f64>, exact: f64, narrow: f64) {
     let half_width = half_width.expect("batches");
     assert!(half_width < narrow * exact, "{half_width} is too wide for {exact}");
-    assert!((found - exact).abs() < 1.5 * half_width, "{found} +- {half_width}, exactly {exact}");
+    assert!((value - exact).abs() < 1.5 * half_width, "{value} +- {half_width}, exactly {exact}");
 }
 
 #[track_caller]
@@ -42,7 +42,7 @@ fn percentile(report: &Report, q: f64) -> &Percentile {
 #[ignore = "long: make test-all runs it"]
 fn servers_of_one_host_together_do_what_its_cores_can() {
     for (cores, rho) in [(1.0, 0.7), (2.0, 0.8)] {
-        let found = run(&json!({
+        let report = run(&json!({
             "seed": 20_261_127,
             "arrivals": {"kind": "poisson", "rate_per_s": cores * rho},
             "requests": 500_000,
@@ -52,14 +52,14 @@ fn servers_of_one_host_together_do_what_its_cores_can() {
         }));
         // M/M/c: Erlang C for one core and for two.
         let waits = if cores > 1.0 { 2.0 * rho * rho / (1.0 + rho) } else { rho };
-        mean_agrees(&found, 1.0 + waits / (cores * (1.0 - rho)), 0.05);
+        mean_agrees(&report, 1.0 + waits / (cores * (1.0 - rho)), 0.05);
     }
 }
 
 /// Others want the one core all the time: it is shared by two jobs, or by two and them.
 #[test]
 fn what_others_use_of_the_host_is_not_there() {
-    let found = |busy_cores: f64| {
+    let report = |busy_cores: f64| {
         run(&json!({
             "arrivals": {"kind": "recorded", "times_s": [0.0, 0.0, 100.0, 100.0]},
             "warm_up_requests": 0,
@@ -68,15 +68,15 @@ fn what_others_use_of_the_host_is_not_there() {
             "tiers": [{"name": "all", "servers": 2, "work": {"kind": "deterministic", "value_s": 6.0}}],
         }))
     };
-    assert!((found(0.0).latency.mean_s - 12.0).abs() < 0.02);
-    assert!((found(1.0).latency.mean_s - 18.0).abs() < 0.02);
+    assert!((report(0.0).latency.mean_s - 12.0).abs() < 0.02);
+    assert!((report(1.0).latency.mean_s - 18.0).abs() < 0.02);
 }
 
 /// Mean 1 / (1 - rho), variance (2 + rho) / (2 - rho) of its square (Coffman, Muntz, Trotter 1970).
 #[test]
 fn a_shared_processor_is_as_solved_at_three_loads() {
     for rho in [0.3, 0.5, 0.8] {
-        let found = queue(
+        let report = queue(
             rho,
             500_000,
             json!({
@@ -84,10 +84,10 @@ fn a_shared_processor_is_as_solved_at_three_loads() {
             }),
         );
         let mean = 1.0 / (1.0 - rho);
-        mean_agrees(&found, mean, 0.05);
+        mean_agrees(&report, mean, 0.05);
         let variance = (2.0 + rho) / (2.0 - rho) * mean * mean;
-        assert!((found.latency.variance_s2 / variance - 1.0).abs() < 0.1, "{rho}");
-        assert!((found.tiers[0].utilisation - rho).abs() < 0.01, "{rho}");
+        assert!((report.latency.variance_s2 / variance - 1.0).abs() < 0.1, "{rho}");
+        assert!((report.tiers[0].utilisation - rho).abs() < 0.01, "{rho}");
     }
 }
 
@@ -101,15 +101,15 @@ fn a_shared_processors_mean_is_insensitive_to_the_law() {
         json!({"kind": "pareto", "mean_s": 1.0, "shape": 2.5}),
     ];
     for law in laws {
-        let found = queue(0.5, 500_000, json!({"servers": 1, "work": law}));
-        mean_agrees(&found, 2.0, 0.02);
+        let report = queue(0.5, 500_000, json!({"servers": 1, "work": law}));
+        mean_agrees(&report, 2.0, 0.02);
     }
 }
 
 /// One core, first come, first served: exponential with rate mu - lambda.
 #[test]
 fn one_queue_first_come_first_served_has_an_exponential_latency() {
-    let found = queue(
+    let report = queue(
         0.7,
         500_000,
         json!({
@@ -117,12 +117,12 @@ fn one_queue_first_come_first_served_has_an_exponential_latency() {
             "work": {"kind": "exponential", "mean_s": 1.0},
         }),
     );
-    mean_agrees(&found, 1.0 / 0.3, 0.03);
+    mean_agrees(&report, 1.0 / 0.3, 0.03);
     for q in [50.0, 95.0, 99.0] {
-        let there = percentile(&found, q);
-        assert!(there.sufficient);
+        let entry = percentile(&report, q);
+        assert!(entry.sufficient);
         let exact = -(1.0 - q / 100.0_f64).ln() / 0.3;
-        agrees(there.value_s, there.half_width_s, exact, 0.08);
+        agrees(entry.value_s, entry.half_width_s, exact, 0.08);
     }
 }
 
@@ -130,7 +130,7 @@ fn one_queue_first_come_first_served_has_an_exponential_latency() {
 #[test]
 fn many_cores_first_come_first_served_are_as_erlang_says() {
     let (cores, load) = (8_u32, 6.4_f64);
-    let found = queue(
+    let report = queue(
         load,
         500_000,
         json!({
@@ -146,7 +146,7 @@ fn many_cores_first_come_first_served_are_as_erlang_says() {
     let last = term / (1.0 - load / f64::from(cores));
     let waits = last / (sum + last);
     let mean = 1.0 + waits / (f64::from(cores) - load);
-    mean_agrees(&found, mean, 0.02);
+    mean_agrees(&report, mean, 0.02);
 }
 
 /// Without a queue the first of r exponential copies is exponential with r times the rate.
@@ -154,7 +154,7 @@ fn many_cores_first_come_first_served_are_as_erlang_says() {
 #[ignore = "long: make test-all runs it"]
 fn the_first_of_r_idle_servers_is_r_times_as_fast() {
     for r in [1, 2, 4] {
-        let found = queue(
+        let report = queue(
             0.01,
             200_000,
             json!({
@@ -162,8 +162,8 @@ fn the_first_of_r_idle_servers_is_r_times_as_fast() {
             }),
         );
         let mean = 1.0 / f64::from(r);
-        mean_agrees(&found, mean, 0.02);
-        let same = queue(
+        mean_agrees(&report, mean, 0.02);
+        let copies = queue(
             0.01,
             200_000,
             json!({
@@ -171,7 +171,7 @@ fn the_first_of_r_idle_servers_is_r_times_as_fast() {
                 "work": {"kind": "exponential", "mean_s": 1.0},
             }),
         );
-        mean_agrees(&same, 1.0, 0.02);
+        mean_agrees(&copies, 1.0, 0.02);
     }
 }
 
@@ -185,7 +185,7 @@ fn the_first_of_r_random_queues_is_exponential_and_two_pay_below_a_third() {
     let servers = 400;
     let mut means = Vec::new();
     for (r, load) in [(1, 0.2), (2, 0.2), (3, 0.2), (1, 0.4), (2, 0.4)] {
-        let found = queue(
+        let report = queue(
             load * f64::from(servers),
             300_000,
             json!({
@@ -195,19 +195,19 @@ fn the_first_of_r_random_queues_is_exponential_and_two_pay_below_a_third() {
             }),
         );
         let mean = 1.0 / (f64::from(r) * (1.0 - f64::from(r) * load));
-        let near = |found: f64, exact: f64| (found / exact - 1.0).abs() < 0.03;
-        let all = &found.latency;
-        assert!(near(all.mean_s, mean), "{r} {load}: {} {mean}", all.mean_s);
-        let deviation_s = all.variance_s2.sqrt();
-        assert!(near(deviation_s, mean), "{r} {load}: {deviation_s} {mean}");
+        let is_near = |value: f64, exact: f64| (value / exact - 1.0).abs() < 0.03;
+        let latency = &report.latency;
+        assert!(is_near(latency.mean_s, mean), "{r} {load}: {} {mean}", latency.mean_s);
+        let deviation_s = latency.variance_s2.sqrt();
+        assert!(is_near(deviation_s, mean), "{r} {load}: {deviation_s} {mean}");
         for q in [50.0, 99.0] {
             let exact = -(1.0 - q / 100.0_f64).ln() * mean;
-            let value_s = percentile(&found, q).value_s;
-            assert!(near(value_s, exact), "{r} {load} {q}: {value_s} {exact}");
+            let value_s = percentile(&report, q).value_s;
+            assert!(is_near(value_s, exact), "{r} {load} {q}: {value_s} {exact}");
         }
-        let utilisation = found.tiers[0].utilisation;
-        assert!(near(utilisation, f64::from(r) * load), "{r} {load}: {utilisation}");
-        means.push(all.mean_s);
+        let utilisation = report.tiers[0].utilisation;
+        assert!(is_near(utilisation, f64::from(r) * load), "{r} {load}: {utilisation}");
+        means.push(latency.mean_s);
     }
     assert!(means[1] < means[0] && means[4] > means[3]);
 }
@@ -216,7 +216,7 @@ fn the_first_of_r_random_queues_is_exponential_and_two_pay_below_a_third() {
 /// here a request is at the first also while it waits below, without using its core.
 #[test]
 fn a_page_takes_its_own_time_and_that_of_its_calls() {
-    let found = run(&json!({
+    let report = run(&json!({
         "seed": 5,
         "arrivals": {"kind": "poisson", "rate_per_s": 0.5},
         "requests": 500_000,
@@ -228,8 +228,8 @@ fn a_page_takes_its_own_time_and_that_of_its_calls() {
         ],
     }));
     let below = 1.0 / (1.0 / 0.8 - 0.5);
-    mean_agrees(&found, 2.0 + below, 0.02);
-    let db = &found.tiers[1];
+    mean_agrees(&report, 2.0 + below, 0.02);
+    let db = &report.tiers[1];
     assert!((db.latency.mean_s / below - 1.0).abs() < 0.02, "{}", db.latency.mean_s);
     assert!((db.request_per_s - 0.5).abs() < 0.005);
 }
@@ -238,7 +238,7 @@ fn a_page_takes_its_own_time_and_that_of_its_calls() {
 #[test]
 #[ignore = "long: make test-all runs it"]
 fn neighbours_slow_a_server_for_the_expected_share_of_time() {
-    let found = queue(
+    let report = queue(
         1.0,
         400_000,
         json!({
@@ -248,9 +248,9 @@ fn neighbours_slow_a_server_for_the_expected_share_of_time() {
     );
     let share = 1.0 - (-0.25_f64).exp();
     let mean = 0.01 * (1.0 + 4.0 * share);
-    mean_agrees(&found, mean, 0.02);
-    assert!((percentile(&found, 50.0).value_s - 0.01).abs() < 2e-5);
-    assert!((percentile(&found, 99.0).value_s - 0.05).abs() < 1e-4);
+    mean_agrees(&report, mean, 0.02);
+    assert!((percentile(&report, 50.0).value_s - 0.01).abs() < 2e-5);
+    assert!((percentile(&report, 99.0).value_s - 0.05).abs() < 1e-4);
 }
 
 /// Replies of one length one after the other are a queue with one server (Pollaczek and Khinchine).
@@ -259,9 +259,9 @@ fn replies_wait_for_the_card_as_in_a_queue_of_one_length_and_take_no_core() {
     let (card_s, rate_per_s) = (0.025, 20.0);
     let tier = json!({"servers": 1, "cores": 4.0, "card_s": card_s,
                       "work": {"kind": "deterministic", "value_s": 0.0001}});
-    let found = queue(rate_per_s, 200_000, tier);
+    let report = queue(rate_per_s, 200_000, tier);
     let load = rate_per_s * card_s;
     let exact = 0.0001 + card_s + card_s * load / (2.0 * (1.0 - load));
-    mean_agrees(&found, exact, 0.03);
-    assert!(found.tiers[0].utilisation < 0.001);
+    mean_agrees(&report, exact, 0.03);
+    assert!(report.tiers[0].utilisation < 0.001);
 }

@@ -43,8 +43,8 @@ fn main() -> Result<()> {
             tasks.spawn(ask(load.clone(), number * 7_919));
         }
         let mut latencies_us = Histogram::<u64>::new(3)?;
-        while let Some(done) = tasks.join_next().await {
-            latencies_us.add(done??)?;
+        while let Some(result) = tasks.join_next().await {
+            latencies_us.add(result??)?;
         }
         let requests = latencies_us.len() * load.pipeline as u64;
         println!(
@@ -90,17 +90,17 @@ async fn ask(load: Load, mut key: usize) -> Result<Histogram<u64>> {
             expected.extend_from_slice(value.as_bytes());
             expected.extend_from_slice(b"\r\nEND\r\n");
         }
-        let sent = Instant::now();
+        let start = Instant::now();
         stream.write_all(&asking).await?;
         let mut at = 0;
         while at < expected.len() {
-            let read = stream.read(&mut replies).await?;
-            let wanted = expected.get(at..at + read);
-            ensure!(read > 0, "the connection was closed");
-            ensure!(wanted == Some(&replies[..read]), "a wrong reply");
-            at += read;
+            let count = stream.read(&mut replies).await?;
+            let part = expected.get(at..at + count);
+            ensure!(count > 0, "the connection was closed");
+            ensure!(part == Some(&replies[..count]), "a wrong reply");
+            at += count;
         }
-        latencies_us.record(u64::try_from(sent.elapsed().as_micros())?)?;
+        latencies_us.record(u64::try_from(start.elapsed().as_micros())?)?;
     }
     Ok(latencies_us)
 }

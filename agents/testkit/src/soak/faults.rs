@@ -14,7 +14,7 @@ use crate::keyed::Server;
 use crate::load::Tally;
 use crate::random::Random;
 
-/// Of so many faults one is the death of all servers; the tenth is the first of these.
+/// Faults for each death of all servers, the first of which is the tenth fault.
 const ALL_DOWN_EVERY: u64 = 40;
 const ALL_DOWN_FIRST: u64 = 10;
 
@@ -53,7 +53,7 @@ pub struct Faults {
     pub hangs: u64,
     pub all_down: u64,
     pub changes: u64,
-    /// How often each policy came into force.
+    /// Number of times that each policy came into force.
     pub policies: BTreeMap<&'static str, u64>,
 }
 
@@ -171,8 +171,8 @@ impl Faults {
 
     /// Each in its turn.
     fn policy(&mut self) -> &'static str {
-        let drawn: u64 = self.policies.values().sum();
-        let policy = POLICIES[(drawn % POLICIES.len() as u64) as usize];
+        let count: u64 = self.policies.values().sum();
+        let policy = POLICIES[(count % POLICIES.len() as u64) as usize];
         *self.policies.entry(policy).or_default() += 1;
         policy
     }

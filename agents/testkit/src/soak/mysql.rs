@@ -16,19 +16,27 @@ use mysql_async::{Conn, Error, Opts};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::clients::{self, Clients};
 use super::subject::{hang, Subject};
-use super::{Beside, Plan};
+use super::{Plan, ProtocolReport};
 use crate::keyed::{body, large_key};
 use crate::load::{Tally, PATIENCE};
 use crate::mariadb::{options, MariaDb};
 use crate::random::Random;
 
 const SERVERS: usize = 2;
+/// The server that takes the writes.
+const PRIMARY: usize = 0;
 const PAGES: u64 = 512;
-/// Tables of the servers; what is done with the second is always undone.
+/// Tables of the servers; what is done with drafts is always undone. Clients of other languages read articles
+/// and undo proposals.
 const TABLES: &str = "
 CREATE TABLE wiki.page (id BIGINT UNSIGNED PRIMARY KEY, text MEDIUMBLOB) ENGINE=InnoDB;
 CREATE TABLE wiki.draft (id BIGINT UNSIGNED PRIMARY KEY, text MEDIUMBLOB) ENGINE=InnoDB;
+CREATE TABLE wiki.article (id INT PRIMARY KEY, text TEXT);
+INSERT INTO wiki.article SELECT seq, CONCAT('article=', seq, '=', \
+REPEAT(MD5(CONCAT('article=', seq)), 1 + seq MOD 64)) FROM wiki.seq_0_to_999;
+CREATE TABLE wiki.proposal (client VARCHAR(20), id INT, text TEXT, PRIMARY KEY (client, id));
 ";
 /// Clients by what they do.
 const CLIENTS: [(usize, Does); 5] = [
@@ -38,11 +46,11 @@ const CLIENTS: [(usize, Does); 5] = [
     (2, Does::KeepAVariable),
     (2, Does::Leave),
 ];
-/// After each act: the other arbiter has the processor's better part.
+/// Pause after each act; the other arbiter needs the processor more.
 const ACT_PAUSE: Duration = Duration::from_millis(100);
-/// Before a client connects anew: while the primary is away, so are all writes.
+/// Pause before a client connects anew: while the primary is away, so are all writes.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
-/// After each fault: a MariaDB that starts again wants a core for a second.
+/// Pause after each fault: a MariaDB that starts again needs a core for a second.
 const FAULT_PAUSE: Duration = Duration::from_secs(6);
 /// A client's acts until it connects anew.
 const ACTS: usize = 50;
@@ -71,7 +79,7 @@ enum Does {
 /// # Errors
 /// When something cannot be started, the arbiter does not end well, or keeps tokens of clients that
 /// have gone.
-pub async fn run(plan: &Plan, tally: &Arc<Tally>) -> Result<Beside> {
+pub async fn run(plan: &Plan, tally: &Arc<Tally>) -> Result<ProtocolReport> {
     let folder = tempfile::tempdir()?;
     let mut servers = Vec::with_capacity(SERVERS);
     for _ in 0..SERVERS {
@@ -81,6 +89,7 @@ pub async fn run(plan: &Plan, tally: &Arc<Tally>) -> Result<Beside> {
     }
     let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
     let subject = Subject::start(plan, "mysql", folder.path(), &addresses, SETTINGS).await?;
+    let mut others = Clients::start(plan, &clients::MYSQL, subject.clients, tally)?;
     let mut clients = JoinSet::new();
     let mut number = plan.seed << 24;
     for (count, does) in CLIENTS {
@@ -92,27 +101,36 @@ pub async fn run(plan: &Plan, tally: &Arc<Tally>) -> Result<Beside> {
     }
     let (mut random, mut kills, mut hangs) = (Random::new(plan.seed), 0, 0);
     while tally.goes_on() {
+        others.ensure_running()?;
         let replicas = 1 + random.below(SERVERS as u64);
         let body = format!("{{\"replicas\":{replicas}}}");
         subject.put("/v1/replicas", &body).await?;
-        let victim = &mut servers[random.below(SERVERS as u64) as usize];
-        if kills <= hangs {
+        let place = random.below(SERVERS as u64) as usize;
+        let victim = &mut servers[place];
+        // While the primary is away, so are all writes: such errors are counted apart.
+        tally.outage.store(place == PRIMARY, Relaxed);
+        if hangs <= kills {
+            hang(victim.pid(), &mut random).await?;
+            hangs += 1;
+        } else {
             victim.kill()?;
             kills += 1;
             sleep(Duration::from_millis(300)).await;
             victim.restart()?;
-        } else {
-            hang(victim.pid(), &mut random).await?;
-            hangs += 1;
+            victim.ready().await?; // on a busy host this takes longer than an arbiter may
         }
+        subject.all_back().await?;
+        tally.outage.store(false, Relaxed);
+        tally.faulted.store(kills > 0 && hangs > 0, Relaxed);
         sleep(FAULT_PAUSE).await;
     }
     clients.join_all().await;
+    let clients = others.end().await?;
     subject.all_back().await?;
     subject.all_free().await?;
     subject.end().await?;
     let counts = tally.counts();
-    Ok(Beside { counts, kills, hangs })
+    Ok(ProtocolReport { counts, clients, kills, hangs })
 }
 
 /// A page's number; one of them is large.
@@ -151,14 +169,14 @@ async fn act(address: SocketAddr, does: Does, seed: u64, tally: &Tally) {
         };
         let mut session = Session { conn, tally };
         for _ in 0..ACTS {
-            let done = match does {
+            let result = match does {
                 Does::Read => session.read(&mut random).await,
                 Does::KeepASetting => session.keep_a_setting(&mut random).await,
                 Does::WriteAndUndo => session.write_and_undo(&mut random).await,
                 Does::KeepAVariable => session.keep_a_variable(&mut random).await,
                 Does::Leave => session.leave(&mut random).await,
             };
-            if done.is_none() || !tally.goes_on() {
+            if result.is_none() || !tally.goes_on() {
                 break;
             }
             sleep(ACT_PAUSE).await;
@@ -168,18 +186,18 @@ async fn act(address: SocketAddr, does: Does, seed: u64, tally: &Tally) {
 
 async fn connect(options: &Opts, tally: &Tally) -> Option<Conn> {
     let conn = timeout(PATIENCE, Conn::new(options.clone())).await;
-    let conn = judged(conn.ok(), "a connection", tally)?;
+    let conn = accept(conn.ok(), "a connection", tally)?;
     tally.connections.fetch_add(1, Relaxed);
     Some(conn)
 }
 
 /// The reply; none for an error.
-fn judged<T>(got: Option<Result<T, Error>>, asked: &str, tally: &Tally) -> Option<T> {
-    match got {
+fn accept<T>(reply: Option<Result<T, Error>>, query: &str, tally: &Tally) -> Option<T> {
+    match reply {
         Some(Ok(value)) => return Some(value),
         Some(Err(Error::Server(error))) => tally.error(format!("MySQL error {}", error.code)),
         Some(Err(_)) => drop(tally.unanswered.fetch_add(1, Relaxed)),
-        None => tally.wrong(format!("{asked}: no reply within 20 s")),
+        None => tally.wrong(format!("{query}: no reply within 20 s")),
     }
     None
 }
@@ -198,7 +216,7 @@ impl Session<'_> {
 
     async fn keep_a_setting(&mut self, random: &mut Random) -> Option<()> {
         let length = 1_024 + random.below(1_000);
-        self.tell(&format!("SET group_concat_max_len = {length}")).await?;
+        self.execute(&format!("SET group_concat_max_len = {length}")).await?;
         for _ in 0..4 {
             self.read(random).await?;
             self.expect("SELECT @@group_concat_max_len", Some(length)).await?;
@@ -210,17 +228,17 @@ impl Session<'_> {
         let key = random.bits();
         let draft = select("draft", key);
         self.expect::<Vec<u8>>(&draft, None).await?;
-        self.tell("BEGIN").await?;
-        self.tell(&insert("draft", key)).await?;
+        self.execute("BEGIN").await?;
+        self.execute(&insert("draft", key)).await?;
         self.expect(&draft, Some(body(key))).await?;
         self.read(random).await?;
-        self.tell("ROLLBACK").await?;
+        self.execute("ROLLBACK").await?;
         self.expect::<Vec<u8>>(&draft, None).await
     }
 
     async fn keep_a_variable(&mut self, random: &mut Random) -> Option<()> {
         let number = random.bits();
-        self.tell(&format!("SELECT @a := {number}")).await?;
+        self.execute(&format!("SELECT @a := {number}")).await?;
         self.read(random).await?;
         self.expect("SELECT @a", Some(number)).await
     }
@@ -234,20 +252,20 @@ impl Session<'_> {
         match random.below(3) {
             0 => {
                 let key = random.below(1_000_000);
-                self.tell("BEGIN").await?;
+                self.execute("BEGIN").await?;
                 // Two may choose the same, and then one waits for the other.
-                self.tell(&insert("draft", key)).await?;
-                self.tell("SELECT @a := 1").await?;
+                self.execute(&insert("draft", key)).await?;
+                self.execute("SELECT @a := 1").await?;
             }
             1 => {
-                let left = timeout(Duration::from_millis(50), self.conn.query_drop(SLEEP)).await;
-                if left.is_ok_and(|reply| reply.is_ok()) {
+                let result = timeout(Duration::from_millis(50), self.conn.query_drop(SLEEP)).await;
+                if result.is_ok_and(|reply| reply.is_ok()) {
                     self.tally.wrong(format!("{SLEEP}: done in 50 ms"));
                 }
             }
             _ => {
-                let got = timeout(PATIENCE, self.conn.query_drop(SLEEP)).await.ok();
-                if judged(got, SLEEP, self.tally).is_some() {
+                let reply = timeout(PATIENCE, self.conn.query_drop(SLEEP)).await.ok();
+                if accept(reply, SLEEP, self.tally).is_some() {
                     self.tally.wrong(format!("{SLEEP}: no error"));
                 }
             }
@@ -255,9 +273,9 @@ impl Session<'_> {
         None
     }
 
-    async fn tell(&mut self, sql: &str) -> Option<()> {
-        let got = timeout(PATIENCE, self.conn.query_drop(sql)).await.ok();
-        judged(got, sql, self.tally)?;
+    async fn execute(&mut self, sql: &str) -> Option<()> {
+        let reply = timeout(PATIENCE, self.conn.query_drop(sql)).await.ok();
+        accept(reply, sql, self.tally)?;
         self.tally.checked.fetch_add(1, Relaxed);
         Some(())
     }
@@ -267,15 +285,15 @@ impl Session<'_> {
     where
         T: FromRow + PartialEq + Debug + Send + 'static,
     {
-        let asked = self.conn.query_first::<T, _>(sql);
-        let got = judged(timeout(PATIENCE, asked).await.ok(), sql, self.tally)?;
-        if got == value {
+        let query = self.conn.query_first::<T, _>(sql);
+        let row = accept(timeout(PATIENCE, query).await.ok(), sql, self.tally)?;
+        if row == value {
             self.tally.checked.fetch_add(1, Relaxed);
             return Some(());
         }
         let short = |value: &Option<T>| format!("{value:?}").chars().take(100).collect::<String>();
-        let (value, got) = (short(&value), short(&got));
-        self.tally.wrong(format!("{sql}: expected {value} (got {got})"));
+        let (value, row) = (short(&value), short(&row));
+        self.tally.wrong(format!("{sql}: expected {value} (got {row})"));
         None
     }
 }

@@ -18,8 +18,9 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::clients::{self, Clients};
 use super::subject::{hang, Subject};
-use super::{Beside, Plan};
+use super::{Plan, ProtocolReport};
 use crate::keyed::body;
 use crate::load::{Tally, PATIENCE, PAUSE};
 use crate::random::Random;
@@ -31,7 +32,7 @@ const KEYS: u64 = 4_096;
 /// Clients by how many commands they send before they read; some have a connection of their own.
 const CLIENTS: [(usize, usize, bool); 4] =
     [(6, 1, false), (6, 16, false), (2, 4, true), (2, 1, true)];
-/// After each batch: the other arbiter has the processor's better part.
+/// Pause after each batch; the other arbiter needs the processor more.
 const BATCH_PAUSE: Duration = Duration::from_millis(20);
 /// A client's batches until it goes, in the middle of a command.
 const BATCHES: usize = 100;
@@ -45,8 +46,8 @@ fn start(folder: &Path, address: SocketAddr, primary: Option<SocketAddr>) -> Res
     command.args(["--port", &port, "--bind", "127.0.0.1", "--save", ""]);
     command.args(["--repl-diskless-sync-delay", "0"]);
     if let Some(primary) = primary {
-        let of = format!("127.0.0.1 {}", primary.port());
-        command.args(["--replicaof", &of]);
+        let replica_of = format!("127.0.0.1 {}", primary.port());
+        command.args(["--replicaof", &replica_of]);
     }
     command.current_dir(folder).kill_on_drop(true);
     let spawned = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
@@ -57,13 +58,14 @@ fn start(folder: &Path, address: SocketAddr, primary: Option<SocketAddr>) -> Res
 ///
 /// # Errors
 /// When something cannot be started, or the arbiter does not end well.
-pub async fn run(plan: &Plan, tally: &Arc<Tally>) -> Result<Beside> {
+pub async fn run(plan: &Plan, tally: &Arc<Tally>) -> Result<ProtocolReport> {
     let folder = tempfile::tempdir()?;
     let addresses: Vec<_> = (0..SERVERS).map(|_| nobody()).collect();
     let primary_of = |place: usize| (place > 0).then_some(addresses[0]);
     let start_one = |place: usize| start(folder.path(), addresses[place], primary_of(place));
     let mut servers = (0..SERVERS).map(start_one).collect::<Result<Vec<_>>>()?;
     let subject = Subject::start(plan, "redis", folder.path(), &addresses, SETTINGS).await?;
+    let mut others = Clients::start(plan, &clients::REDIS, subject.clients, tally)?;
     let mut clients = JoinSet::new();
     let mut number = plan.seed << 16;
     for (count, pipelined, is_pinned) in CLIENTS {
@@ -76,6 +78,7 @@ pub async fn run(plan: &Plan, tally: &Arc<Tally>) -> Result<Beside> {
     }
     let (mut random, mut kills, mut hangs) = (Random::new(plan.seed), 0, 0);
     while tally.goes_on() {
+        others.ensure_running()?;
         let victim = random.below(SERVERS as u64) as usize;
         if random.below(2) == 0 {
             servers[victim].kill().await?;
@@ -87,12 +90,14 @@ pub async fn run(plan: &Plan, tally: &Arc<Tally>) -> Result<Beside> {
             hang(pid, &mut random).await?;
             hangs += 1;
         }
+        tally.faulted.store(kills > 0 && hangs > 0, Relaxed);
         sleep(Duration::from_millis(700)).await;
     }
     clients.join_all().await;
+    let clients = others.end().await?;
     subject.end().await?;
     let counts = tally.counts();
-    Ok(Beside { counts, kills, hangs })
+    Ok(ProtocolReport { counts, clients, kills, hangs })
 }
 
 /// A checking client, until the tally says stop.
@@ -106,12 +111,12 @@ async fn check(address: SocketAddr, session: (usize, bool), seed: u64, tally: &T
         };
         tally.connections.fetch_add(1, Relaxed);
         let mut session = Session(Buffered::new(stream));
-        if is_pinned && session.ask(&[Asked::Pin], tally).await.is_none() {
+        if is_pinned && session.ask(&[Request::Pin], tally).await.is_none() {
             continue;
         }
         for _ in 0..BATCHES {
-            let asked: Vec<_> = (0..pipelined).map(|_| Asked::draw(&mut random)).collect();
-            if !tally.goes_on() || session.ask(&asked, tally).await.is_none() {
+            let requests: Vec<_> = (0..pipelined).map(|_| Request::draw(&mut random)).collect();
+            if !tally.goes_on() || session.ask(&requests, tally).await.is_none() {
                 break;
             }
             sleep(BATCH_PAUSE).await;
@@ -122,14 +127,14 @@ async fn check(address: SocketAddr, session: (usize, bool), seed: u64, tally: &T
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Asked {
+enum Request {
     /// The command that gives the client a connection of its own.
     Pin,
     Set(u64),
     Get(u64),
 }
 
-impl Asked {
+impl Request {
     fn draw(random: &mut Random) -> Self {
         let key = Random::new(random.below(KEYS)).bits();
         match random.below(4) {
@@ -180,15 +185,15 @@ struct Session(Buffered);
 
 impl Session {
     /// Sends these and checks their replies; none when the connection has ended.
-    async fn ask(&mut self, asked: &[Asked], tally: &Tally) -> Option<()> {
+    async fn ask(&mut self, requests: &[Request], tally: &Tally) -> Option<()> {
         let mut out = Vec::new();
-        for one in asked {
-            one.append(&mut out);
+        for request in requests {
+            request.append(&mut out);
         }
         self.0.stream.write_all(&out).await.ok()?;
-        for one in asked {
+        for request in requests {
             let Ok(reply) = timeout(PATIENCE, self.reply()).await else {
-                tally.wrong(format!("{one:?}: no reply within 20 s"));
+                tally.wrong(format!("{request:?}: no reply within 20 s"));
                 return None;
             };
             let Some(reply) = reply else {
@@ -197,10 +202,10 @@ impl Session {
             };
             match reply {
                 Reply::Line(line) if is_error(&line) => tally.error(line),
-                reply if one.fits(&reply) => drop(tally.checked.fetch_add(1, Relaxed)),
+                reply if request.fits(&reply) => drop(tally.checked.fetch_add(1, Relaxed)),
                 reply => {
                     let reply: String = format!("{reply:?}").chars().take(200).collect();
-                    tally.wrong(format!("{one:?}: {reply}"));
+                    tally.wrong(format!("{request:?}: {reply}"));
                     return None;
                 }
             }

@@ -121,8 +121,8 @@ impl Subject {
     /// SIGTERM, and the arbiter has to end well.
     pub async fn end(mut self) -> Result<()> {
         signal(self.pid, "TERM").await?;
-        let ended = self.child.wait().await?;
-        ensure!(ended.success(), "the arbiter ended with {ended}");
+        let status = self.child.wait().await?;
+        ensure!(status.success(), "the arbiter ended with {status}");
         Ok(())
     }
 }
@@ -130,8 +130,8 @@ impl Subject {
 /// Sends a signal to a process.
 pub async fn signal(pid: u32, name: &str) -> Result<()> {
     let pid = pid.to_string();
-    let sent = Command::new("kill").args(["-s", name, &pid]).status().await?;
-    ensure!(sent.success(), "process {pid} takes no signal");
+    let status = Command::new("kill").args(["-s", name, &pid]).status().await?;
+    ensure!(status.success(), "process {pid} takes no signal");
     Ok(())
 }
 

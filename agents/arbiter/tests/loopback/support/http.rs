@@ -7,7 +7,12 @@ use super::{start, Running};
 
 /// Of an HTTP arbiter, without its servers.
 pub fn settings(policy: &str, replicas: usize, tokens: usize) -> String {
-    super::settings("http", policy, replicas, tokens) + "request_timeout_ms = 5000\n"
+    super::settings("http", policy, replicas, tokens)
+}
+
+/// As `settings`; a request may take this time.
+pub fn settings_within(limit_ms: u64, policy: &str, replicas: usize, tokens: usize) -> String {
+    settings(policy, replicas, tokens) + &format!("request_timeout_ms = {limit_ms}\n")
 }
 
 /// An arbiter in front of these servers.

@@ -1,11 +1,15 @@
 //! Real Redis and memcached servers, each ended when dropped; faulty servers; a plain client.
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use testkit::stream::{Buffered, Served};
+use testkit::wait::{within_limit, LIMIT, POLL};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -91,13 +95,11 @@ impl Server {
     /// A signal takes effect later than it is sent; this returns once every thread has stopped.
     pub fn freeze(&self) {
         self.signal("-STOP");
-        for _ in 0..1000 {
-            if is_stopped(self.child.id()) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        let deadline = Instant::now() + LIMIT;
+        while !is_stopped(self.child.id()) {
+            assert!(Instant::now() < deadline, "process {} was not stopped", self.child.id());
+            std::thread::sleep(POLL);
         }
-        panic!("process {} was not stopped within 5 s", self.child.id());
     }
 
     pub fn thaw(&self) {
@@ -172,6 +174,20 @@ pub enum Fault {
     Stalls(&'static [u8]),
 }
 
+impl Fault {
+    /// The `request_timeout_ms` of an arbiter in front of such a server: short only where the test
+    /// waits for it.
+    pub fn limit_ms(self) -> u64 {
+        match self {
+            Self::Stalls(_) => SHORT_LIMIT_MS,
+            _ => 60_000,
+        }
+    }
+}
+
+/// A time limit of requests that a test waits for; a good server answers within it on any host.
+pub const SHORT_LIMIT_MS: u64 = 5_000;
+
 /// A server that answers probes and nothing else well.
 pub struct FaultyServer {
     pub address: SocketAddr,
@@ -188,8 +204,8 @@ impl FaultyServer {
 async fn answer_faultily(mut stream: TcpStream, fault: Fault) -> Option<()> {
     let mut bytes = [0; 65536];
     loop {
-        let asked = stream.read(&mut bytes).await.ok().filter(|&read| read > 0)?;
-        match (&bytes[..asked], fault) {
+        let length = stream.read(&mut bytes).await.ok().filter(|&read| read > 0)?;
+        match (&bytes[..length], fault) {
             (b"PING\r\n", _) => stream.write_all(b"+PONG\r\n").await.ok()?,
             (b"flush_all\r\n", _) => stream.write_all(b"OK\r\n").await.ok()?,
             (_, Fault::Sends(reply)) => stream.write_all(reply).await.ok()?,
@@ -203,24 +219,44 @@ async fn answer_faultily(mut stream: TcpStream, fault: Fault) -> Option<()> {
     }
 }
 
-/// A server that answers one command after the other, each after this time.
-pub fn steady(each: Duration) -> Served {
-    Served::start(move |mut stream| async move {
-        let (mut bytes, mut due) = (vec![0; 65536], 0);
-        loop {
-            if let Ok(read) = stream.try_read(&mut bytes) {
-                if read == 0 {
-                    return;
-                }
-                due += bytes[..read].iter().filter(|&&byte| byte == b'*').count();
-            }
-            tokio::time::sleep(each).await;
-            if due > 0 {
-                due -= 1;
-                stream.write_all(b"$1\r\nx\r\n").await.unwrap();
-            }
+/// Carries `scene` out with a Redis arbiter in front of a server that answers one command after the
+/// other, each after the same time. A host may stop that server: then the scene is played again.
+pub async fn before_steady<T, F: Future<Output = T>>(
+    each: Duration,
+    limit_ms: u64,
+    scene: impl Fn(Running) -> F,
+) -> T {
+    const TRIES_MAX: usize = 10;
+    for _ in 0..TRIES_MAX {
+        let pause_ms_max = Arc::new(AtomicU64::new(0));
+        let pauses = Arc::clone(&pause_ms_max);
+        let server =
+            Served::start(move |stream| answer_steadily(stream, each, Arc::clone(&pauses)));
+        let result = scene(front_within(limit_ms, "redis", 1, &[server.address]).await).await;
+        if pause_ms_max.load(Relaxed) < limit_ms / 2 {
+            return result;
         }
-    })
+    }
+    panic!("the host stopped the server for {} ms, {TRIES_MAX} times", limit_ms / 2);
+}
+
+async fn answer_steadily(mut stream: TcpStream, each: Duration, pause_ms_max: Arc<AtomicU64>) {
+    let (mut bytes, mut due) = (vec![0; 65536], 0);
+    loop {
+        if let Ok(read) = stream.try_read(&mut bytes) {
+            if read == 0 {
+                return;
+            }
+            due += bytes[..read].iter().filter(|&&byte| byte == b'*').count();
+        }
+        let start = Instant::now();
+        tokio::time::sleep(each).await;
+        pause_ms_max.fetch_max(start.elapsed().as_millis() as u64, Relaxed);
+        if due > 0 {
+            due -= 1;
+            stream.write_all(b"$1\r\nx\r\n").await.unwrap();
+        }
+    }
 }
 
 /// A plain client, independent of the arbiter's parsers.
@@ -230,7 +266,7 @@ pub struct Client {
 
 impl Client {
     pub async fn open(address: SocketAddr) -> Self {
-        Self::of(TcpStream::connect(address).await.unwrap())
+        Self::of(within_limit("a connection", TcpStream::connect(address)).await.unwrap())
     }
 
     /// As `open`, from this address.
@@ -251,7 +287,7 @@ impl Client {
     }
 
     pub async fn try_send(&mut self, bytes: &[u8]) -> Option<()> {
-        self.wire.stream.write_all(bytes).await.ok()
+        within_limit("a server that reads", self.wire.stream.write_all(bytes)).await.ok()
     }
 
     /// Words to a Redis, and its whole reply as it is.
@@ -307,13 +343,13 @@ impl Client {
     }
 
     async fn try_line(&mut self) -> Option<String> {
-        let line = self.wire.until(b"\r\n").await?;
+        let line = within_limit("a line of a reply", self.wire.until(b"\r\n")).await?;
         Some(String::from_utf8_lossy(&line[..line.len() - 2]).into_owned())
     }
 
     /// So many bytes; none when the connection ends before.
     pub async fn bytes(&mut self, length: usize) -> Option<Vec<u8>> {
-        self.wire.take(length).await
+        within_limit("the bytes of a reply", self.wire.take(length)).await
     }
 }
 
@@ -334,9 +370,18 @@ pub fn string(text: &str) -> String {
 
 /// An arbiter in front of such servers.
 pub async fn front(protocol: &str, replicas: usize, servers: &[SocketAddr]) -> Running {
-    let limits = "request_timeout_ms = 1500\nconnect_timeout_ms = 500";
-    let settings = settings(protocol, "round-robin", replicas, 64) + limits;
-    start(&settings, servers).await
+    start(&settings(protocol, "round-robin", replicas, 64), servers).await
+}
+
+/// As `front`; a request may take this time.
+pub async fn front_within(
+    limit_ms: u64,
+    protocol: &str,
+    replicas: usize,
+    servers: &[SocketAddr],
+) -> Running {
+    let limit = format!("request_timeout_ms = {limit_ms}\n");
+    start(&(settings(protocol, "round-robin", replicas, 64) + &limit), servers).await
 }
 
 /// As `front`, and a client of it.

@@ -25,12 +25,12 @@ impl Answer {
 }
 
 /// An HTTP server without bodies in its requests.
-pub struct Told {
+pub struct ScriptedServer {
     pub address: SocketAddr,
     _server: Served,
 }
 
-impl Told {
+impl ScriptedServer {
     /// `answer` has the request's head.
     pub async fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
         let answer = Arc::new(answer);

@@ -6,6 +6,7 @@ use std::ops::Deref;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error};
 pub use testkit::mariadb::options;
+use testkit::wait::within_limit;
 
 use super::{eventually, settings, start, Running};
 
@@ -64,14 +65,15 @@ impl MariaDb {
 
     /// Runs a statement around the arbiter.
     pub async fn run(&self, sql: &str) {
-        self.direct().await.query_drop(sql).await.unwrap();
+        within_limit(sql, self.direct().await.query_drop(sql)).await.unwrap();
     }
 
     /// Every statement and command that contains `text`, in order, as the server saw it.
-    pub async fn seen(&self, text: &str) -> Vec<String> {
+    pub async fn statements(&self, text: &str) -> Vec<String> {
         let sql = "SELECT CONCAT(command_type, ' ', argument) FROM mysql.general_log \
                    ORDER BY event_time";
-        let all: Vec<String> = self.direct().await.query(sql).await.unwrap();
+        let mut conn = self.direct().await;
+        let all: Vec<String> = within_limit("the log", conn.query(sql)).await.unwrap();
         all.into_iter()
             .filter(|line| line.contains(text) && !line.contains("general_log"))
             .collect()
@@ -120,12 +122,20 @@ pub async fn session<const N: usize>(
 
 /// A client of it.
 pub async fn connect(arbiter: &Running) -> Conn {
-    Conn::new(options(arbiter.clients)).await.unwrap()
+    within_limit("a login to the arbiter", Conn::new(options(arbiter.clients))).await.unwrap()
+}
+
+/// Keeps everybody from a table of a server, until it is dropped or unlocked.
+pub async fn lock(server: &MariaDb, table: &str) -> Conn {
+    let mut lock = server.direct().await;
+    let locking = lock.query_drop(format!("LOCK TABLES wiki.{table} WRITE"));
+    within_limit("a lock of a table", locking).await.unwrap();
+    lock
 }
 
 /// The one number of a reply.
 pub async fn number(conn: &mut Conn, sql: &str) -> u64 {
-    conn.query_first(sql).await.unwrap().unwrap()
+    within_limit(sql, conn.query_first(sql)).await.unwrap().unwrap()
 }
 
 /// A server's error code.
@@ -137,10 +147,10 @@ pub fn code(error: &Error) -> u16 {
 }
 
 /// Waits until the server has seen this text.
-pub async fn seen(server: &MariaDb, text: &str) -> Vec<String> {
+pub async fn until_statement(server: &MariaDb, text: &str) -> Vec<String> {
     eventually(text, || async {
-        let seen = server.seen(text).await;
-        (!seen.is_empty()).then_some(seen)
+        let statements = server.statements(text).await;
+        (!statements.is_empty()).then_some(statements)
     })
     .await
 }
@@ -150,6 +160,6 @@ pub async fn seen(server: &MariaDb, text: &str) -> Vec<String> {
 pub async fn connected_to_all(conn: &mut Conn, servers: &[MariaDb]) {
     conn.query_drop("SET max_sort_length = 2048").await.unwrap();
     for server in servers {
-        seen(server, "SET max_sort_length").await;
+        until_statement(server, "SET max_sort_length").await;
     }
 }

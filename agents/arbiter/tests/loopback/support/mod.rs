@@ -9,15 +9,15 @@ pub mod liar;
 pub mod mariadb;
 pub mod program;
 #[allow(unused_imports)]
-pub use testkit::{upstream, web};
+pub use testkit::{upstream, wait::eventually, web};
 
-use std::future::Future;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use arbiter::config::Config;
 use arbiter::server::Arbiter;
+use testkit::wait::{LIMIT, POLL};
 use tokio::sync::oneshot;
+use tokio::time::{sleep, Instant};
 use wire::arbiter::{ServerStats, Stats};
 
 /// An arbiter that stops when dropped.
@@ -35,10 +35,17 @@ pub fn settings(protocol: &str, policy: &str, replicas: usize, tokens: usize) ->
     )
 }
 
+/// Time limits of the arbiter that a test does not set: a host that stalls for seconds makes no
+/// server late, and none of them ends what a test waits for.
+const PATIENT: [(&str, u32); 2] = [("request_timeout_ms", 120_000), ("connect_timeout_ms", 60_000)];
+
 /// Starts an arbiter with `settings` (TOML lines) in front of the servers s0, s1, ...
 pub async fn start(settings: &str, servers: &[SocketAddr]) -> Running {
     let mut text =
         format!("listen = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\ntier = \"test\"\n{settings}\n");
+    for (limit, value) in PATIENT.iter().filter(|(limit, _)| !settings.contains(limit)) {
+        text += &format!("{limit} = {value}\n");
+    }
     if settings.contains("\"mysql\"") {
         text +=
             "mysql.user = \"wiki\"\nmysql.password = \"wiki-read\"\nmysql.database = \"wiki\"\n";
@@ -112,36 +119,19 @@ impl Running {
 
     /// Waits until the statistics are as wanted.
     pub async fn until(&self, what: &str, wanted: impl Fn(&Stats) -> bool) -> Stats {
-        let mut stats = self.stats().await;
-        for _ in 0..PATIENCE {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let stats = self.stats().await;
             if wanted(&stats) {
                 return stats;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            stats = self.stats().await;
+            assert!(Instant::now() < deadline, "expected {what} within {LIMIT:?}: {stats:#?}");
+            sleep(POLL).await;
         }
-        panic!("30 s without {what}: {stats:#?}");
     }
 }
 
 /// The errors of all servers.
 pub fn errors(stats: &Stats) -> u64 {
     stats.servers.iter().map(|server| server.errors).sum()
-}
-
-/// Looks, 10 ms apart: on a machine that others use a MariaDB was seen to take more than 10 s to start.
-const PATIENCE: usize = 3_000;
-
-/// Waits until `condition` gives something.
-pub async fn eventually<T, F: Future<Output = Option<T>>>(
-    what: &str,
-    condition: impl Fn() -> F,
-) -> T {
-    for _ in 0..PATIENCE {
-        if let Some(value) = condition().await {
-            return value;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("30 s without {what}");
 }

@@ -12,8 +12,8 @@ pub fn config(listen: &str, server: &str) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
     let text = format!(
         "protocol = \"http\"\nlisten = \"{listen}\"\nadmin = \"127.0.0.1:0\"\ntier = \"web\"\n\
-         policy = \"tad\"\nreplicas = 1\ntokens = 1\n[[servers]]\nname = \"web-1\"\n\
-         address = \"{server}\"\n"
+         policy = \"tad\"\nreplicas = 1\ntokens = 1\nrequest_timeout_ms = 60000\n\
+         [[servers]]\nname = \"web-1\"\naddress = \"{server}\"\n"
     );
     std::fs::write(file.path(), text).unwrap();
     file
@@ -49,8 +49,8 @@ impl Program {
             .unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         // Earlier lines, such as a warning of its limits, do not have its address.
-        let mut said = lines.by_ref().map(Result::unwrap);
-        let line = said.find(|line| line.matches(" on ").count() >= 2).unwrap();
+        let mut messages = lines.by_ref().map(Result::unwrap);
+        let line = messages.find(|line| line.matches(" on ").count() >= 2).unwrap();
         let addresses = line.split(" on ").skip(1);
         let mut addresses = addresses.map(|text| text.split(',').next().unwrap().parse().unwrap());
         Self { child, lines, clients: addresses.next().unwrap(), admin: addresses.next().unwrap() }
