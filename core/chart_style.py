@@ -60,6 +60,9 @@ CONFIG: Mapping[str, Any] = {
     "concat": {"spacing": 28},
 }
 
+PERCENT_LABEL = "format(100 * datum.value, ',~g') + ' %'"
+"""The label of a share on an axis: `5 %`, as in the text."""
+
 _NINES = (0.5, 0.1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
 
 
@@ -67,8 +70,8 @@ def colours(names: Iterable[str]) -> Any:
     """Return a scale that gives each name its colour, in order."""
     import altair as alt
 
-    chosen = list(names)
-    return alt.Scale(domain=chosen, range=list(SERIES[: len(chosen)]))
+    domain = list(names)
+    return alt.Scale(domain=domain, range=list(SERIES[: len(domain)]))
 
 
 def data(rows: Rows) -> Any:
@@ -120,7 +123,7 @@ def svg(chart: Any) -> str:
 
 
 def write_figures(folder: Path, charts: Mapping[str, Any]) -> list[Path]:
-    """Write each chart as NAME.svg into `folder`, which is made if it is not there.
+    """Write each chart as NAME.svg into `folder`, and make the folder if necessary.
 
     Returns: the files. Raises: InputError if the folder cannot be made.
     """
@@ -130,9 +133,9 @@ def write_figures(folder: Path, charts: Mapping[str, Any]) -> list[Path]:
         raise InputError(
             "--figures", expected="a folder that can be made", got=f"{folder}: {error.strerror}"
         ) from error
-    written = []
+    paths = []
     for name, chart in charts.items():
         path = folder / f"{name}.svg"
         path.write_text(svg(chart))
-        written.append(path)
-    return written
+        paths.append(path)
+    return paths

@@ -19,19 +19,11 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from core.errors import LEAST, MOST, InputError, SparecraftError
+from core.errors import LEAST, MOST, TIME_EXPECTED, InputError, SparecraftError
 from core.json_object import JsonObject
+from core.units import TIME_S_MOST
 
 Key = tuple[str | int, ...]
-# Renamed keys: the error about an old key names the new one.
-RENAMED = {
-    "again": "repeat",
-    "law": "distribution",
-    "rehearse": "trial_run",
-    "set": "preregistered",
-    "wait_max": "timeout_factor",
-    "window_least_s": "window_s_min",
-}
 Lines = Callable[[], Mapping[Key, int]]  # computed on demand, because few files have an error
 
 _TOKEN = re.compile(
@@ -62,14 +54,11 @@ class Strict(BaseModel):
             known = [field.alias or name for name, field in cls.model_fields.items()]
             for key in data:
                 if key not in known:
-                    new = RENAMED.get(key)
                     raise refusal(
                         f"one of the keys {', '.join(known)}",
                         got=f"the unknown key {key}",
                         key=str(key),
-                        hint=f"It is called {new} now."
-                        if new in known
-                        else "Correct or remove it.",
+                        hint="Correct or remove it.",
                     )
         return data
 
@@ -88,14 +77,21 @@ def refusal(
     return PydanticCustomError("refused", "expected {expected} (got {got})", context)
 
 
-def _positive(value: float, most: float = MOST) -> float:
+def _require_positive(value: float, most: float = MOST) -> float:
     if not LEAST <= value <= most:
         raise refusal(f"a number above 0 ({LEAST:g} to {most:g})", got=f"{value:g}")
     return value
 
 
-Positive = Annotated[float, AfterValidator(_positive)]  # as `errors.require_positive`
-Share = Annotated[float, AfterValidator(lambda value: _positive(value, 1.0))]  # above 0
+def _require_time(value_s: float) -> float:
+    if _require_positive(value_s) > TIME_S_MOST:
+        raise refusal(TIME_EXPECTED, got=f"{value_s:g} s")
+    return value_s
+
+
+Positive = Annotated[float, AfterValidator(_require_positive)]  # as `errors.require_positive`
+Seconds = Annotated[float, AfterValidator(_require_time)]  # as `errors.require_time`
+Share = Annotated[float, AfterValidator(lambda value: _require_positive(value, 1.0))]  # above 0
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]  # of a type, a region
 
@@ -124,7 +120,7 @@ class Problem:
 
 
 def named_twice(names: Sequence[str], *key: str | int) -> Iterator[Problem]:
-    """A problem for each name in a list of tables at `key` that one before it has."""
+    """Yield a problem for each name at `key` that an earlier table of the list has too."""
     for number, name in enumerate(names):
         if name in names[:number]:
             yield Problem((*key, number, "name"), "a name of its own", repr(name))
@@ -154,24 +150,28 @@ class ConfigFile:
         return ConfigFile(self.path, values, self._lines, self._below)
 
     def over(self, at: Key, values: JsonObject) -> ConfigFile:
-        """The same file with values of which some stand in the table `at`, as if at its top."""
+        """Return the same file with other values; a key of its table `at` counts as a key of the
+        file's top.
+        """
 
         def lines() -> Mapping[Key, int]:
-            own = self._lines()
-            inner = {key[len(at) :]: line for key, line in own.items() if key[: len(at)] == at}
-            return {**own, **{key: line for key, line in inner.items() if key}}
+            all_lines = self._lines()
+            inner = {
+                key[len(at) :]: line for key, line in all_lines.items() if key[: len(at)] == at
+            }
+            return {**all_lines, **{key: line for key, line in inner.items() if key}}
 
         return ConfigFile(self.path, values, lines, self._below)
 
     def place(self, *key: str | int) -> str:
         """Return `file:line: a.b.c` of a key, with the line of the nearest key in the file."""
         key = (*self._below, *key)
-        shown = ".".join(str(part) for part in key)
+        dotted = ".".join(str(part) for part in key)
         lines = self._lines()
         for length in range(len(key), 0, -1):
             if key[:length] in lines:
-                return f"{self.path}:{lines[key[:length]]}: {shown}"
-        return f"{self.path}: {shown}" if shown else str(self.path)
+                return f"{self.path}:{lines[key[:length]]}: {dotted}"
+        return f"{self.path}: {dotted}" if dotted else str(self.path)
 
     def error(
         self, *key: str | int, expected: str, got: str, hint: str = "Correct it."
@@ -181,7 +181,7 @@ class ConfigFile:
 
     @contextmanager
     def naming(self, *key: str | int) -> Iterator[None]:
-        """Give an InputError that is raised within this key of the file as its place."""
+        """Set the place of an InputError that the block raises to this key of the file."""
         try:
             yield
         except InputError as error:
@@ -189,7 +189,6 @@ class ConfigFile:
             raise self.error(*key, **parts) from error
 
     def refuse(self, problem: Problem) -> InputError:
-        """Return the InputError of a problem with this file."""
         got, hint = problem.got, problem.hint
         return self.error(*problem.key, expected=problem.expected, got=got, hint=hint)
 
@@ -200,12 +199,12 @@ class ConfigFile:
 
 def raise_all(errors: Iterable[InputError]) -> None:
     """Raise one InputError for all errors, if there are any."""
-    alone = [_alone(part) for error in errors for part in (error, *error.also)]
-    if alone:
-        raise _alone(alone[0], alone[1:])
+    parts = [_as_input_error(part) for error in errors for part in (error, *error.also)]
+    if parts:
+        raise _as_input_error(parts[0], parts[1:])
 
 
-def _alone(error: SparecraftError, also: Sequence[SparecraftError] = ()) -> InputError:
+def _as_input_error(error: SparecraftError, also: Sequence[SparecraftError] = ()) -> InputError:
     parts = {"expected": error.expected, "got": error.got, "hint": error.hint}
     return InputError(error.place, **parts, also=also)
 
@@ -231,16 +230,14 @@ def parse_json(text: str, path: Path) -> ConfigFile:
 
 
 def read_toml(path: Path) -> ConfigFile:
-    """Parse a TOML file."""
     return parse_toml(read_text(path), path)
 
 
 def parse_toml(text: str, path: Path) -> ConfigFile:
-    """Parse TOML that is written in `path`."""
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        got = f"{error}{_line(text, str(error))}"
+        got = f"{error}{_error_line(text, str(error))}"
         raise InputError(
             str(path), expected="valid TOML", got=got, hint="Correct that line."
         ) from error
@@ -249,16 +246,15 @@ def parse_toml(text: str, path: Path) -> ConfigFile:
     return ConfigFile(path, values, cache(lambda: key_lines(text)))
 
 
-def _line(text: str, message: str) -> str:
+def _error_line(text: str, message: str) -> str:
     """Return the line of tomllib's error; for a key given twice with the key."""
-    found, lines = re.search(r"at line (\d+)", message), text.splitlines()
-    if found is None or int(found[1]) > len(lines):
+    match, lines = re.search(r"at line (\d+)", message), text.splitlines()
+    if match is None or int(match[1]) > len(lines):
         return ""
-    return f": {lines[int(found[1]) - 1].strip()}"
+    return f": {lines[int(match[1]) - 1].strip()}"
 
 
 def read_tfvars(path: Path) -> ConfigFile:
-    """Parse a Terraform variables file."""
     return parse_tfvars(read_text(path), path)
 
 
@@ -285,7 +281,7 @@ def parse_tfvars(text: str, path: Path) -> ConfigFile:
 
 @lru_cache(maxsize=128)
 def _hcl_as_json(text: str) -> str:
-    """Parse HCL once for each text: a parse takes long beside all that is done with its values."""
+    """Parse HCL, each text once, because a parse takes longer than all use of its values."""
     # Imported here: building the grammar takes half a second that most commands need not spend.
     import hcl2
 
@@ -302,7 +298,7 @@ def check(source: ConfigFile, model: type[_Model]) -> _Model:
         return model.model_validate(source.values)
     except ValidationError as error:
         problems = [_translate(source, dict(detail)) for detail in error.errors()]
-        raise _alone(problems[0], problems[1:]) from error
+        raise _as_input_error(problems[0], problems[1:]) from error
 
 
 def _translate(source: ConfigFile, detail: JsonObject) -> InputError:
@@ -352,18 +348,18 @@ def key_lines(text: str, unique_in: Path | None = None) -> dict[Key, int]:
     """
     lines: dict[Key, int] = {}
     table: Key = ()
-    tables_seen: dict[Key, int] = {}
+    last_indices: dict[Key, int] = {}
     nesting: list[Key] = []  # what each open brace or bracket belongs to
     pending: Key | None = None  # the last key-like token
     value_of: Key = ()
-    before, counted = 0, 0  # line ends up to a place of the text
+    newlines, position = 0, 0  # the line ends before this position of the text
     for token in _TOKEN.finditer(text):
-        before, counted = before + text.count("\n", counted, token.start()), token.start()
-        line = before + 1 + token.group().count("\n", 0, 1)
+        newlines, position = newlines + text.count("\n", position, token.start()), token.start()
+        line = newlines + 1 + token.group().count("\n", 0, 1)
         base = nesting[-1] if nesting else table
         match token.lastgroup:
             case "table" if not nesting:
-                table = _table_key(token.group().strip(), tables_seen)
+                table = _table_key(token.group().strip(), last_indices)
                 lines[table] = line
             case "word" | "string":
                 pending = (*base, *_key_parts(token.group()))
@@ -386,17 +382,18 @@ def key_lines(text: str, unique_in: Path | None = None) -> dict[Key, int]:
     return lines
 
 
-def _table_key(header: str, seen: dict[Key, int]) -> Key:
-    """`[a.b]` is (a, b); the n-th `[[faults]]` is (faults, n), and `[faults.c]` below it
-    (faults, n, c)."""
+def _table_key(header: str, last_indices: dict[Key, int]) -> Key:
+    """Return the key of a table's header: (a, b) for `[a.b]`, (faults, n) for the n-th
+    `[[faults]]`, and (faults, n, c) for `[faults.c]` below it.
+    """
     key: Key = _key_parts(header.strip("[]").strip())
     for length in range(len(key) - 1, 0, -1):
-        if (last := seen.get(key[:length])) is not None:
+        if (last := last_indices.get(key[:length])) is not None:
             key = (*key[:length], last, *key[length:])
     if not header.startswith("[["):
         return key
-    seen[key] = seen.get(key, -1) + 1
-    return (*key, seen[key])
+    last_indices[key] = last_indices.get(key, -1) + 1
+    return (*key, last_indices[key])
 
 
 def _key_parts(token: str) -> Key:

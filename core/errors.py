@@ -18,8 +18,11 @@ import math
 import re
 from collections.abc import Sequence
 
+from core.units import CRASHES_PER_YEAR_MOST, LIMPS_PER_YEAR_MOST, TIME_S_MOST
+
 # Bounds of a rate, time, size or price, in any unit: beyond them products leave floating point.
 LEAST, MOST = 1e-15, 1e15
+TIME_EXPECTED = f"a time of at most {TIME_S_MOST:,.0f} s, a hundred years"
 
 
 class SparecraftError(Exception):
@@ -46,12 +49,12 @@ class SparecraftError(Exception):
     def to_json(self) -> dict[str, object]:
         """Return the four parts, and those of further errors."""
         parts = {name: getattr(self, name) for name in ("place", "expected", "got", "hint")}
-        return {**parts, "also": [other.to_json() for other in self.also]}
+        return {**parts, "also": [error.to_json() for error in self.also]}
 
     def __str__(self) -> str:
         got = self.got.rstrip(".")
         first = f"{self.place}: expected {self.expected} (got {got}). {self.hint}".rstrip()
-        return "\n".join([first, *(str(other) for other in self.also)])
+        return "\n".join([first, *(str(error) for error in self.also)])
 
 
 class InputError(SparecraftError):
@@ -126,6 +129,31 @@ def require_positive(place: str, value: float) -> float:
             place, expected=f"a number above 0 ({LEAST:g} to {MOST:g})", got=repr(value)
         )
     return float(value)
+
+
+def require_time(place: str, value_s: float) -> float:
+    """Return `value_s` if it is a time in [LEAST, TIME_S_MOST] seconds, else raise InputError."""
+    if require_positive(place, value_s) > TIME_S_MOST:
+        raise InputError(place, expected=TIME_EXPECTED, got=f"{value_s:g} s")
+    return float(value_s)
+
+
+def require_crashes(place: str, per_year: float) -> float:
+    """Return `per_year` if so many crashes of a node fit in a year, else raise InputError."""
+    return _require_at_most(place, per_year, CRASHES_PER_YEAR_MOST, "one a second")
+
+
+def require_limps(place: str, per_year: float) -> float:
+    """Return `per_year` if so many limps of a node fit in a year, else raise InputError."""
+    hint = "A node that limps more often is slow all the time: state it as a slower one."
+    return _require_at_most(place, per_year, LIMPS_PER_YEAR_MOST, "one an hour", hint)
+
+
+def _require_at_most(place: str, per_year: float, most: float, each: str, hint: str = "") -> float:
+    if require_positive(place, per_year) > most:
+        expected = f"at most {most:,.0f} a node and year, {each}"
+        raise InputError(place, expected=expected, got=f"{per_year:g}", hint=hint)
+    return float(per_year)
 
 
 def require_share(place: str, value: float, *, one: bool = True) -> float:

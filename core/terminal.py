@@ -44,10 +44,10 @@ def print_table(table: Table) -> None:
 
 
 def fitting(table: Table, console: Console = out) -> Table:
-    """Return the table, or if it is too wide for the console and the transposed table is narrower,
-    that one: a column for each row."""
+    """Return the table. If it is too wide for the console, and narrower when it is transposed (a
+    column for each row), return the transposed table."""
     columns = [[column.header, *column.cells] for column in table.columns]
-    aside = Table(
+    transposed = Table(
         title=table.title,
         title_justify=table.title_justify,
         box=table.box,
@@ -56,23 +56,22 @@ def fitting(table: Table, console: Console = out) -> Table:
         show_edge=table.show_edge,
     )
     for index, cell in enumerate(columns[0] if columns else ()):
-        aside.add_column(
+        transposed.add_column(
             cell, justify="right" if index else "left", no_wrap=not index, overflow="fold"
         )
     for column in columns[1:]:
-        aside.add_row(*column)
-    widths = [_width(one, console) for one in (table, aside)]
-    return aside if widths[0] > console.width and widths[1] < widths[0] else table
+        transposed.add_row(*column)
+    widths = [width_of(candidate, console) for candidate in (table, transposed)]
+    return transposed if widths[0] > console.width and widths[1] < widths[0] else table
 
 
-def _width(table: Table, console: Console) -> int:
+def width_of(table: Table, console: Console) -> int:
     """Width of the table in columns, without a limit."""
     unlimited = console.options.update(max_width=10_000)
     return Measurement.get(console, unlimited, table).maximum
 
 
 def option_of(argument: str) -> str:
-    """Return the option of the same name."""
     return "--" + argument.replace("_", "-")
 
 

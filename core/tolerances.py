@@ -29,6 +29,7 @@ LIMIT_STEP = 1e-9  # relative: the next tighter limit that is distinguished
 LIMIT_INSIDE = 1e-12  # relative: the distance inside of a bound, so that the bound is kept
 SLOWER = 1.0 + 1e-6  # factor of a percentile [ms]: rounding of its law
 GAP_LEAST = 1e-12  # of a plan that is not proved: never shown as proved
+NO_BOUND = 0.9995  # a gap that would be shown as 100 %: the search has no lower bound of the cost
 PROBABILITY_ROUNDING = 1e-9  # relative, of sums of probabilities that count as equal
 GRID_ROUNDING = 1e-9  # of a cell, before effects are rounded up to whole ones
 GRID_LEAST = 1e-12  # the least cell of such a grid

@@ -27,14 +27,21 @@ class Mechanism(StrEnum):
     pf = "pf"
 
     @property
-    def meaning(self) -> str:
-        """Use of machines beyond those that the load needs, in the glossary's words."""
+    def words(self) -> str:
+        """The name in the glossary's words."""
         return {
-            Mechanism.ara: "active route anywhere: they run and share the load "
-            "(N+k, active-active)",
-            Mechanism.pf: "passive fail-over: cold standbys that are started when one fails "
-            "(active-passive)",
+            Mechanism.ara: "active route anywhere",
+            Mechanism.pf: "passive fail-over",
         }[self]
+
+    @property
+    def meaning(self) -> str:
+        """The name, and the use of machines beyond those that the load needs."""
+        use = {
+            Mechanism.ara: "they run and share the load (N+k, active-active)",
+            Mechanism.pf: "cold standbys that are started when one fails (active-passive)",
+        }[self]
+        return f"{self.words}: {use}"
 
 
 MECHANISMS = tuple(Mechanism)

@@ -14,7 +14,7 @@ HOME = _PACKED if _PACKED.is_dir() else _PACKED.parents[1]
 
 
 def main() -> None:
-    """The command `sparecraft`."""
+    """Run the command `sparecraft`."""
     use_rooms()
     from experiments.cli import main as command
 

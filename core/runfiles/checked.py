@@ -18,7 +18,7 @@ TOLERANT = ConfigDict(
 )
 
 
-def checked(kind: TypeAdapter[T], value: Any, place: str, hint: str) -> T:
+def validate(kind: TypeAdapter[T], value: Any, place: str, hint: str) -> T:
     """Return `value` if it is of that type. Raises InputError at the first key that is not."""
     try:
         return kind.validate_python(value)
@@ -34,7 +34,7 @@ def checked(kind: TypeAdapter[T], value: Any, place: str, hint: str) -> T:
         ) from error
 
 
-def json_of(path: Path, hint: str) -> Any:
+def load_json(path: Path, hint: str) -> Any:
     """Return the value of a JSON file. Raises InputError if it cannot be read or is no JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from core.errors import InputError
-from core.runfiles.checked import TOLERANT, checked
+from core.runfiles.checked import TOLERANT, validate
 
 if TYPE_CHECKING:
     import polars as pl
@@ -124,16 +124,20 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
 def read_events(path: Path) -> list[Event]:
     """Return the events of a run. Raises InputError with file, line and key."""
     return [
-        checked(_adapter(), line, f"{path} line {number}", "Run the design again, or take another.")
+        validate(
+            _adapter(), line, f"{path} line {number}", "Run the design again, or take another."
+        )
         for number, line in json_lines(path)
     ]
 
 
 def without_discarded(events: Iterable[E]) -> list[E]:
     """Return the events without those of discarded blocks (`kinds/compare/retry.py`)."""
-    listed = list(events)
-    aside = {event.get("repeat") for event in listed if event.get("action") == DISCARDED}
-    return [event for event in listed if event.get("repeat") not in aside]
+    all_events = list(events)
+    discarded_repeats = {
+        event.get("repeat") for event in all_events if event.get("action") == DISCARDED
+    }
+    return [event for event in all_events if event.get("repeat") not in discarded_repeats]
 
 
 def run_end_s(
@@ -162,7 +166,7 @@ def windows(events: Iterable[Mapping[str, Any]], end_s: float) -> list[Window]:
     """
     ordered = sorted(events, key=lambda event: float(event["time_s"]))  # stable where times tie
     open_events: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    found: list[Window] = []
+    run_windows: list[Window] = []
     for event in ordered:
         key = _identity(event)
         action = event.get("action")
@@ -170,16 +174,16 @@ def windows(events: Iterable[Mapping[str, Any]], end_s: float) -> list[Window]:
             open_events.setdefault(key, []).append(event)
         elif action in CLOSING and open_events.get(key):
             opening = open_events[key].pop(0)
-            found.append(_window(opening, float(event["time_s"]), closed=True))
-    for left in open_events.values():
-        for event in left:
-            found.append(_window(event, _announced_end_s(event, end_s), closed=False))
-    return sorted(found, key=lambda window: (window.start_s, window.end_s))
+            run_windows.append(_window(opening, float(event["time_s"]), closed=True))
+    for unclosed in open_events.values():
+        for event in unclosed:
+            run_windows.append(_window(event, _announced_end_s(event, end_s), closed=False))
+    return sorted(run_windows, key=lambda window: (window.start_s, window.end_s))
 
 
-def of_kind(found: Sequence[Window], *what: str) -> list[Window]:
-    """Return the windows whose `what` is one of the given words."""
-    return [window for window in found if window.what in what]
+def of_kind(run_windows: Sequence[Window], *subjects: str) -> list[Window]:
+    """Return the windows whose `what` is one of `subjects`."""
+    return [window for window in run_windows if window.what in subjects]
 
 
 @cache

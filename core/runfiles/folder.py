@@ -8,10 +8,10 @@ RESULTS = Path("results")
 _FILES = ("result.json", "manifest.json")
 
 
-def run_folder(what: Path, results: Path = RESULTS) -> Path:
-    """Return the folder of a run: `what` itself, a run under `results`, or `latest` of an
-    experiment (its name, or its folder of runs); `what` if none of these exists."""
-    for one in (what, what / "latest", results / what, results / what / "latest"):
-        if any((one / name).is_file() for name in _FILES):
-            return one
-    return what
+def run_folder(run: Path, results: Path = RESULTS) -> Path:
+    """Return the folder of a run: `run` itself, a run under `results`, or `latest` of an
+    experiment (its name, or its folder of runs); `run` if none of these exists."""
+    for folder in (run, run / "latest", results / run, results / run / "latest"):
+        if any((folder / file).is_file() for file in _FILES):
+            return folder
+    return run

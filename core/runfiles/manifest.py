@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from core.json_object import JsonObject
-from core.runfiles.checked import TOLERANT, checked, json_of
+from core.runfiles.checked import TOLERANT, load_json, validate
 from core.runfiles.result import Stopped, Verdict
 
 FILE = "manifest.json"
@@ -50,7 +50,7 @@ class Manifest(TypedDict, total=False):
 def read_manifest(folder: Path) -> Manifest:
     """Return the manifest of a run's folder. Raises InputError (file and key), also without one."""
     path = folder / FILE
-    return checked(_adapter(), json_of(path, _HINT), str(path), _HINT)
+    return validate(_adapter(), load_json(path, _HINT), str(path), _HINT)
 
 
 def manifest_if_any(folder: Path) -> Manifest:
@@ -72,11 +72,11 @@ def spec_of(manifest: Mapping[str, Any]) -> JsonObject:
     return dict(manifest.get("spec") or {})
 
 
-COUNTING = ("measurement", "injection", "revert")  # without these no figure of a run counts
+COUNTING = ("measurement", "injection", "revert")  # if one fails, no figure of the run counts
 
 
 def against_run(folder: Path) -> str:
-    """Return the reasons why nothing may be concluded from a run; "" if it is valid.
+    """Return the reasons why a run does not count; "" if it is valid.
 
     They come from result.json, or without one from the runner's verdicts in manifest.json.
     """
@@ -90,13 +90,15 @@ def against_run(folder: Path) -> str:
 
 
 def against(head: Mapping[str, Any]) -> str:
-    """Return the same for a result's head or a manifest; "" if no verdict that counts failed."""
+    """Return the reasons why a run does not count, from its result's head or its manifest; "" if it
+    counts.
+    """
     stopped = head.get("stopped") or {}
-    found = [f"stopped by {stopped.get('by')}"] if stopped else []
+    reasons = [f"stopped by {stopped.get('by')}"] if stopped else []
     verdicts = head.get("verdicts") or {}
     for name in COUNTING:
         verdict = verdicts.get(name) or {}
         if verdict.get("ok") is False:
             first = next(iter(verdict.get("reasons") or ()), "failed")
-            found.append(str(first) if verdict.get("disturbed") else f"{name}: {first}")
-    return "; ".join(found)
+            reasons.append(str(first) if verdict.get("disturbed") else f"{name}: {first}")
+    return "; ".join(reasons)

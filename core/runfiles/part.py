@@ -17,7 +17,7 @@ class Part(Written):
     valid: bool
 
     def require_valid(self, place: str) -> None:
-        """Raises InputError at `place` for a run that does not count."""
+        """Raise InputError at `place` for a run that does not count."""
         if not self.valid:
             raise InputError(
                 place,

@@ -20,7 +20,6 @@ WARM_UP, BEFORE_FAULTS = "warm-up", "measure"  # phases
 
 
 def measured(requests: pl.DataFrame) -> pl.DataFrame:
-    """Return all requests except those of the warm-up."""
     import polars as pl
 
     return requests.filter(pl.col("phase") != WARM_UP)
@@ -30,5 +29,5 @@ def without_faults(requests: pl.DataFrame) -> pl.DataFrame:
     """Return the requests before a block's first fault; without that phase all measured ones."""
     import polars as pl
 
-    found = requests.filter(pl.col("phase") == BEFORE_FAULTS)
-    return found if found.height else measured(requests)
+    undisturbed = requests.filter(pl.col("phase") == BEFORE_FAULTS)
+    return undisturbed if undisturbed.height else measured(requests)

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from core.errors import InputError
 from core.json_object import JsonObject
-from core.runfiles.checked import TOLERANT, checked, json_of
+from core.runfiles.checked import TOLERANT, load_json, validate
 
 SCHEMA = 1
 FILE = "result.json"
@@ -102,8 +102,9 @@ class Promise(TypedDict):
     """The promise of a plan, held against a run of its fleet."""
 
     verdict: Literal["kept", "broken", "undecided"]
-    claimed: NotRequired[bool]
-    """False if the plan was undecided, and so promised nothing."""
+    claimed: bool
+    """False if the plan was undecided or refused this fleet, and so promised nothing."""
+    refused: bool
     reasons: list[str]
     source_run: str | None
     usd_per_month: MonthlyCost
@@ -149,15 +150,6 @@ class Head(TypedDict):
     host: JsonObject
 
 
-# Those that results before 29 November 2026 may lack.
-_LATER_KEYS: dict[str, object] = {
-    "stopped": None,
-    "disturbed": None,
-    "undone": None,
-    "infeasible": [],
-    "found": "",
-    "promise": None,
-}
 VERDICTS = tuple(Verdicts.__annotations__)
 
 
@@ -171,10 +163,7 @@ def read_result(folder: Path) -> Result:
             got="none",
             hint="`sparecraft list` shows the runs.",
         )
-    value = json_of(file, _HINT)
-    if isinstance(value, dict):
-        value = {**_LATER_KEYS, **value}
-    head = checked(_adapter(), value, str(file), _HINT)
+    head = validate(_adapter(), load_json(file, _HINT), str(file), _HINT)
     result = cast(Result, head)  # with its kind's own key
     if result["schema"] > SCHEMA:
         raise InputError(

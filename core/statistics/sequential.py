@@ -30,7 +30,7 @@ _GRID = 401
 _FURTHEST = 8.0  # standard deviations
 
 
-def spent(share: float, error: float) -> float:
+def spent_error(share: float, error: float) -> float:
     """Return the error that may be spent by a share of the largest sample.
 
     Parameters: share in (0, 1]; error in (0, 1), of all looks together. Source: Lan & DeMets 1983.
@@ -45,41 +45,41 @@ def look_levels(shares: Sequence[float], error: float, *, ends: bool = False) ->
     together; ends, true if the last of these looks is the last of all: it spends the remaining
     error, also if the sample stayed below the largest. Source: Armitage, McPherson & Rowe 1969.
     """
-    allowed = [spent(share, error) for share in shares]
+    allowed = [spent_error(share, error) for share in shares]
     if ends:
         allowed[-1] = error
     levels: list[float] = []
-    at: Floats = np.zeros(1)  # S(0) = 0
+    sums: Floats = np.zeros(1)  # S(0) = 0
     density: Floats = np.ones(1)
-    before_share = before = 0.0
+    before_share = spent_before = 0.0
     for share, total in zip(shares, allowed, strict=True):
         spread, root = math.sqrt(share - before_share), math.sqrt(share)
 
-        bound = _bound(total - before, at, density, spread, root)
+        bound = _bound(total - spent_before, sums, density, spread, root)
         levels.append(float(2.0 * stats.norm.sf(bound)))
         grid = np.linspace(-bound * root, bound * root, _GRID)
         weights = np.full(_GRID, grid[1] - grid[0])
         weights[[0, -1]] /= 2.0  # trapezoids
-        step_density = stats.norm.pdf((grid[:, None] - at[None, :]) / spread) / spread
-        at, density = grid, weights * (step_density @ density)
-        before_share, before = share, total
+        step_density = stats.norm.pdf((grid[:, None] - sums[None, :]) / spread) / spread
+        sums, density = grid, weights * (step_density @ density)
+        before_share, spent_before = share, total
     return tuple(levels)
 
 
-def _bound(step: float, at: Floats, density: Floats, spread: float, root: float) -> float:
-    """Return the c that S exceeds with probability `step`, from its density at the last look."""
+def _bound(step: float, sums: Floats, density: Floats, spread: float, root: float) -> float:
+    """Return the bound that S exceeds with probability `step`, by its density at the last look."""
 
-    def too_often(bound: float) -> float:
-        above = stats.norm.sf((bound * root - at) / spread)
-        below = stats.norm.cdf((-bound * root - at) / spread)
+    def excess(bound: float) -> float:
+        above = stats.norm.sf((bound * root - sums) / spread)
+        below = stats.norm.cdf((-bound * root - sums) / spread)
         return float(density @ (above + below)) - step
 
-    return float(optimize.brentq(too_often, 0.0, _FURTHEST))
+    return float(optimize.brentq(excess, 0.0, _FURTHEST))
 
 
 def decision(low: float, high: float, margin: float) -> Decision | None:
-    """Return the answer of a factor's interval, or None: it excludes 1, or lies between
-    1 / (1 + margin) and 1 + margin.
+    """Return the decision that a factor's interval allows, else None: the interval excludes 1, or
+    lies between 1 / (1 + margin) and 1 + margin.
 
     Parameters: low and high, the interval of a ratio [-]; margin [-], above 0.
     """
@@ -94,7 +94,8 @@ def decision(low: float, high: float, margin: float) -> Decision | None:
 
 def look_times(first: int, last: int, looks: int) -> tuple[int, ...]:
     """Return the times of looks: `looks` whole numbers from first to last, evenly spaced; fewer if
-    there are not so many."""
+    the range is too short.
+    """
     if looks == 1:
         return (last,)
-    return tuple(sorted({round(one) for one in np.linspace(first, last, looks)}))
+    return tuple(sorted({round(point) for point in np.linspace(first, last, looks)}))

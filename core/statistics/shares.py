@@ -48,32 +48,36 @@ def effect(beyond: Mask, block: Ints, stretch: Ints) -> Effect:
     Source: Korn & Graubard 1998; degrees of freedom: Satterthwaite 1946.
     """
     size, hits = beyond.size, beyond.astype(np.float64)
-    of_block = np.bincount(block)
-    of_stretch = np.bincount(stretch)
-    kept = of_stretch > 0
-    owner = np.zeros(of_stretch.size, dtype=np.int64)
+    block_sizes = np.bincount(block)
+    stretch_sizes = np.bincount(stretch)
+    occupied = stretch_sizes > 0
+    owner = np.zeros(stretch_sizes.size, dtype=np.int64)
     owner[stretch] = block
     share = float(hits.mean())
-    hits_of_block = np.bincount(block, hits)
-    own = np.divide(hits_of_block, of_block, out=np.zeros_like(hits_of_block), where=of_block > 0)
-    inner = ((np.bincount(stretch, hits) - own[owner] * of_stretch)[kept] / size) ** 2
-    counts = np.bincount(owner[kept], minlength=of_block.size)
+    block_hits = np.bincount(block, hits)
+    block_share = np.divide(
+        block_hits, block_sizes, out=np.zeros_like(block_hits), where=block_sizes > 0
+    )
+    inner = (
+        (np.bincount(stretch, hits) - block_share[owner] * stretch_sizes)[occupied] / size
+    ) ** 2
+    counts = np.bincount(owner[occupied], minlength=block_sizes.size)
     within = 0.0
     for number, count in enumerate(counts):
         if count > 1:
-            within += count / (count - 1.0) * float(inner[owner[kept] == number].sum())
-    blocks = int((of_block > 0).sum())
+            within += count / (count - 1.0) * float(inner[owner[occupied] == number].sum())
+    blocks = int((block_sizes > 0).sum())
     freedom_within = max(1.0, float(np.maximum(counts - 1, 0).sum()))
     between = 0.0
     if blocks > 1:
-        outer = ((hits_of_block - share * of_block) / size) ** 2
+        outer = ((block_hits - share * block_sizes) / size) ** 2
         between = max(0.0, blocks / (blocks - 1.0) * float(outer.sum()) - within)
-    alone = share * (1.0 - share) / size
+    independent = share * (1.0 - share) / size
     total = within + between
-    if alone <= 0.0 or total <= 0.0:
+    if independent <= 0.0 or total <= 0.0:
         return Effect(1.0, freedom_within)
     weight = within**2 / freedom_within + (between**2 / (blocks - 1.0) if blocks > 1 else 0.0)
-    return Effect(max(1.0, total / alone), total**2 / weight)
+    return Effect(max(1.0, total / independent), total**2 / weight)
 
 
 def slowest(latency_ms: Floats, share: float) -> Mask:
@@ -83,8 +87,8 @@ def slowest(latency_ms: Floats, share: float) -> Mask:
     """
     size = latency_ms.size
     rank = size - max(1, int(min(size / 2.0, max(_HITS_MIN, share * size))))
-    found: Mask = latency_ms >= np.partition(latency_ms, rank)[rank]
-    return found
+    mask: Mask = latency_ms >= np.partition(latency_ms, rank)[rank]
+    return mask
 
 
 def share_interval(
@@ -96,11 +100,12 @@ def share_interval(
     confidence in (0, 1). Returns: (low, high) in [0, 1]. Source: Korn & Graubard 1998.
     """
     tail = (1.0 - confidence) / 2.0
-    design = max(one.design for one in effects)
-    freedom = min(one.freedom for one in effects)
+    design = max(estimate.design for estimate in effects)
+    freedom = min(estimate.freedom for estimate in effects)
     narrowed = float(stats.norm.isf(tail) / stats.t.isf(tail, freedom)) ** 2
-    worth = size / design * narrowed
-    of_these = hits / size * worth
-    low = 0.0 if hits == 0 else float(stats.beta.ppf(tail, of_these, worth - of_these + 1.0))
-    high = 1.0 if hits == size else float(stats.beta.isf(tail, of_these + 1.0, worth - of_these))
+    effective_size = size / design * narrowed
+    effective_hits = hits / size * effective_size
+    misses = effective_size - effective_hits
+    low = 0.0 if hits == 0 else float(stats.beta.ppf(tail, effective_hits, misses + 1.0))
+    high = 1.0 if hits == size else float(stats.beta.isf(tail, effective_hits + 1.0, misses))
     return low, high

@@ -47,25 +47,25 @@ def test_a_value_of_another_type_is_refused_by_file_line_and_key(
     tmp_path: Path, change: dict[str, Any], key: str
 ) -> None:
     path = _file(tmp_path, INJECTED, {**INJECTED, **change})
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         read_events(path)
-    assert refused.value.place == f"{path} line 2: {key}"
+    assert error.value.place == f"{path} line 2: {key}"
 
 
 def test_a_line_that_is_nested_too_deeply_is_refused_by_its_number(tmp_path: Path) -> None:
     file = tmp_path / "events.jsonl"
     file.write_text("[" * 100_000 + "\n")
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         read_events(file)
-    assert refused.value.place == f"{file} line 1"
+    assert error.value.place == f"{file} line 1"
 
 
 @pytest.mark.parametrize("key", ["time_s", "what", "kind", "machine", "action"])
 def test_a_line_without_a_needed_key_is_refused(tmp_path: Path, key: str) -> None:
     path = _file(tmp_path, {name: value for name, value in INJECTED.items() if name != key})
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         read_events(path)
-    assert refused.value.place == f"{path} line 1: {key}"
+    assert error.value.place == f"{path} line 1: {key}"
 
 
 @pytest.mark.parametrize(
@@ -74,14 +74,14 @@ def test_a_line_without_a_needed_key_is_refused(tmp_path: Path, key: str) -> Non
 def test_a_fault_that_nobody_ended_lasts_as_announced_but_no_longer_than_the_run(
     duration_s: float | None, end_s: float
 ) -> None:
-    (found,) = windows([{**INJECTED, "duration_s": duration_s}], 110.0)
-    assert (found.start_s, found.end_s, found.closed) == (100.0, end_s, False)
+    (window,) = windows([{**INJECTED, "duration_s": duration_s}], 110.0)
+    assert (window.start_s, window.end_s, window.closed) == (100.0, end_s, False)
 
 
 def test_an_id_names_a_fault_whatever_the_other_tags_say() -> None:
     reverted = {**INJECTED, "action": "revert", "time_s": 104.0, "arm": "b", "repeat": 3}
-    (found,) = windows([reverted, INJECTED], 110.0)
-    assert (found.end_s, found.closed) == (104.0, True)
+    (window,) = windows([reverted, INJECTED], 110.0)
+    assert (window.end_s, window.closed) == (104.0, True)
 
 
 def test_events_of_a_block_that_was_set_aside_do_not_count() -> None:

@@ -36,16 +36,16 @@ def _of(hits: float, size: float, confidence: float) -> tuple[float, float]:
     )
 
 
-def numbered(blocks: int, stretches: int, each: int) -> tuple[Numbers, Numbers]:
+def numbered(blocks: int, stretches: int, per_stretch: int) -> tuple[Numbers, Numbers]:
     """The block and the stretch of each request."""
-    stretch = np.repeat(np.arange(blocks * stretches), each)
+    stretch = np.repeat(np.arange(blocks * stretches), per_stretch)
     return stretch // stretches, stretch
 
 
 def test_stretches_that_are_slow_as_a_whole_count_as_one_request_each() -> None:
     block, stretch = numbered(8, 5, 20)
-    found = effect(np.isin(stretch, [3, 11, 19, 26, 34, 38]), block, stretch)
-    assert found.design == pytest.approx(20.0, rel=0.35)
+    estimate = effect(np.isin(stretch, [3, 11, 19, 26, 34, 38]), block, stretch)
+    assert estimate.design == pytest.approx(20.0, rel=0.35)
 
 
 def test_blocks_that_differ_raise_the_effect_and_leave_few_degrees_of_freedom() -> None:
@@ -60,8 +60,8 @@ def test_blocks_that_differ_raise_the_effect_and_leave_few_degrees_of_freedom() 
 def test_independent_requests_have_an_effect_of_about_one() -> None:
     block, stretch = numbered(12, 5, 20)
     rng = np.random.default_rng(1)
-    found = [effect(rng.random(1200) < 0.1, block, stretch).design for _ in range(200)]
-    assert 1.0 <= np.mean(found) < 1.5
+    effects = [effect(rng.random(1200) < 0.1, block, stretch).design for _ in range(200)]
+    assert 1.0 <= np.mean(effects) < 1.5
 
 
 def test_nothing_beyond_and_all_beyond_vary_by_nothing() -> None:
@@ -77,6 +77,6 @@ def test_the_slowest_are_as_many_as_may_be_beyond_and_ten_at_least(
     size: int, share: float, count: int
 ) -> None:
     latency_ms = np.random.default_rng(1).random(size)
-    found = slowest(latency_ms, share)
-    assert found.sum() == count
-    assert latency_ms[found].min() > latency_ms[~found].max()
+    mask = slowest(latency_ms, share)
+    assert mask.sum() == count
+    assert latency_ms[mask].min() > latency_ms[~mask].max()
