@@ -14,7 +14,13 @@ from optimizer.availability.models import (
     passive_failover,
     passive_failover_by_pool,
 )
-from optimizer.availability.placement import Level, lit_law, placements, sizes_at
+from optimizer.availability.placement import (
+    Level,
+    TooManyPlacementsError,
+    lit_law,
+    placements,
+    sizes_at,
+)
 from optimizer.availability.rates import HORIZON_S, Availability, FailureRates
 from optimizer.availability.sizing import Sizing, least_extra_nodes, least_pool, sizes
 from optimizer.availability.state import data_lost, writes_lost
@@ -27,6 +33,7 @@ __all__ = [
     "Level",
     "Sizing",
     "TimeCourse",
+    "TooManyPlacementsError",
     "active_route_anywhere",
     "availability",
     "data_lost",

@@ -37,6 +37,7 @@ from optimizer.availability.transient import Flow
 STATES_MAX = 150_000
 PAST_CUT, DEAD = 0, 1  # the classes that a chain leaves into
 _SLOW_FAILOVER = 0.1  # crash rate over fail-over rate from which fail-over is slow
+_FEW_LIMPING = 10.0  # at once, on average
 
 
 @dataclass(frozen=True)
@@ -98,23 +99,25 @@ def build(shape: Shape, rates: FailureRates, horizon_s: float, *, reflect: bool 
     Parameters: shape; rates; horizon_s [s] > 0.
     Raises: InputError if it has more than STATES_MAX states.  Source: PCRAFT Fig. 1.
     """
+    from scipy.sparse import csc_array
+
     down, limping, consumed, index = _states(shape)
     n = len(down)
     sources, targets, values = [], [], []
     leaving = np.zeros((2, n))
     for rate, step in _moves(shape, rates, horizon_s, down, limping, consumed):
-        here = np.flatnonzero(rate > 0)
+        origins = np.flatnonzero(rate > 0)
         goal = tuple(
-            _at(a + by, here) for a, by in zip((down, limping, consumed), step, strict=True)
+            _take(a + by, origins) for a, by in zip((down, limping, consumed), step, strict=True)
         )
         dead = _dead(shape, rates, goal)
         past = ~dead & ~shape.holds(*goal)
         inside = ~(dead | past)
-        sources.append(here[inside])
-        targets.append(index[tuple(g[inside] for g in goal)])
-        values.append(rate[here[inside]])
-        for row, gone in ((PAST_CUT, past), (DEAD, dead)):
-            leaving[row, here[gone]] += rate[here[gone]]
+        sources.append(origins[inside])
+        targets.append(index[tuple(axis[inside] for axis in goal)])
+        values.append(rate[origins[inside]])
+        for row, mask in ((PAST_CUT, past), (DEAD, dead)):
+            leaving[row, origins[mask]] += rate[origins[mask]]
     if reflect:
         leaving[PAST_CUT] = 0.0
     source, target = np.concatenate(sources), np.concatenate(targets)
@@ -124,15 +127,15 @@ def build(shape: Shape, rates: FailureRates, horizon_s: float, *, reflect: bool 
         limping=limping,
         consumed=consumed,
         generator=_generator(source, target, np.concatenate(values), leaving.sum(axis=0)),
-        leaves=_sparse(leaving),
+        leaves=csc_array(leaving),
         start=int(index[0, 0, 0]),
         crash_per_horizon=_drift(shape, rates, crash, horizon_s),
     )
 
 
-def _at(values: Any, here: Ints) -> Ints:
-    found: Ints = np.asarray(values)[here]
-    return found
+def _take(values: Any, origins: Ints) -> Ints:
+    taken: Ints = np.asarray(values)[origins]
+    return taken
 
 
 def _dead(shape: Shape, rates: FailureRates, goal: tuple[Ints, ...]) -> Mask:
@@ -197,14 +200,14 @@ Step = tuple[Any, Any, Any]
 def _moves(
     shape: Shape, rates: FailureRates, horizon_s: float, d: Ints, limp: Ints, k: Ints
 ) -> Iterator[tuple[Any, Step]]:
-    """Rates [1/horizon] (n,) and their change of (d, l, k); zero for impossible transitions."""
+    """Yield rates [1/horizon] (n,) and their change of (d, l, k); 0 for impossible transitions."""
     per_year = horizon_s / YEAR_S
-    own = rates.crash_per_year * (1.0 - rates.common_cause) * per_year
+    crash = rates.crash_per_year * (1.0 - rates.common_cause) * per_year
     full = shape.slots - d - limp
-    yield full * own, (1, 0, 0)
+    yield full * crash, (1, 0, 0)
     if rates.limps:
         assert rates.limp_recovery_s is not None
-        yield limp * own, (1, -1, 0)
+        yield limp * crash, (1, -1, 0)
         yield full * rates.limp_per_year * per_year, (0, 1, 0)
         yield limp * (horizon_s / rates.limp_recovery_s), (0, -1, 0)
     if rates.common_cause:
@@ -224,7 +227,7 @@ def _moves(
 def _shocks(
     shape: Shape, rates: FailureRates, per_year: float, d: Ints, limp: Ints
 ) -> Iterator[tuple[Any, Step]]:
-    """A shock draws g of the n places; a of those at full speed and b limping ones fail."""
+    """Yield shocks: each draws g of the n places; a full-speed and b limping nodes fail."""
     n = shape.slots
     g = min(n, rates.common_cause_nodes or n)
     shock = rates.crash_per_year * rates.common_cause * per_year * n / g
@@ -275,18 +278,15 @@ def _generator(source: Ints, target: Ints, rate: Floats, leaving: Floats) -> Any
     return csc_array((np.concatenate((rate, -out)), (rows, columns)), shape=(n, n))
 
 
-def _sparse(values: Floats) -> Any:
-    from scipy.sparse import csc_array
-
-    return csc_array(values)
-
-
 def _drift(shape: Shape, rates: FailureRates, crash: float, horizon_s: float) -> float:
     """Return the largest rate [1/horizon] at which the chain passes through many states in a row.
 
-    Fail-over is included if it cannot keep up: many places are then empty at once.
+    Fail-over is included if it cannot keep up, because many places are then empty at once. Limping
+    is included if many nodes limp at once; otherwise a limping node is soon back.
     """
-    limp = rates.limp_per_year * horizon_s / YEAR_S if rates.limps else 0.0
+    limping = rates.limp_per_year * (rates.limp_recovery_s or 0.0) / YEAR_S  # over a whole one
+    many = rates.limps and shape.slots * limping > _FEW_LIMPING
+    limp = rates.limp_per_year * horizon_s / YEAR_S if many else 0.0
     standby = (shape.pool or 0) * rates.standby_fraction * crash
     failover = horizon_s / rates.failover_s if shape.failover else 0.0
     moving = shape.slots * crash

@@ -46,7 +46,7 @@ def time_course(
     shape = shape_of(needed, extra, mechanism, scheme)
     to_lose = extra if mechanism == Mechanism.ara else 0
     for cut in depths(shape, rates, least=to_lose):
-        (low, error), (high, other) = (
+        (low, error), (high, high_error) = (
             _course(build(cut, rates, horizon_s, reflect=reflect), rates, to_lose, points)
             for reflect in (False, True)
         )
@@ -54,11 +54,11 @@ def time_course(
         if bracket < U_BRACKET:
             break
     times_s = np.linspace(0.0, horizon_s, points + 1)
-    return TimeCourse(tuple(times_s.tolist()), tuple(low.tolist()), error + other + bracket)
+    return TimeCourse(tuple(times_s.tolist()), tuple(low.tolist()), error + high_error + bracket)
 
 
 def _course(chain: Chain, rates: FailureRates, to_lose: int, points: int) -> tuple[Floats, float]:
-    """P(enough) (points + 1,) and its numerical error; outside of the chain is not enough."""
+    """Return P(enough) (points + 1,) and its numerical error; outside the chain is not enough."""
     laws, error = law_over_time(chain.flow(None), points)
     enough = chain.shortfall(rates.limp_capacity) <= to_lose
     return np.clip(laws[:, enough].sum(axis=1), 0.0, 1.0), error

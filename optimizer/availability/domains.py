@@ -39,7 +39,7 @@ from optimizer.availability.rates import HORIZON_S, FailureRates
 
 
 def stands_in(mechanism: str, scheme: str) -> bool:
-    """True if a pool's machines replace dark ones; in the cloud there is no such pool."""
+    """Return True if a pool's machines replace dark ones; in the cloud there is no such pool."""
     return mechanism_of(mechanism) is Mechanism.pf and scheme == Scheme.on_prem
 
 
@@ -64,7 +64,7 @@ def short_by_lit(
 
 
 def moving_by_size(needed: int, machines: int, rates: FailureRates, level: Level) -> Floats:
-    """Share of the year [-] in which standbys for one domain's machines are still starting.
+    """Return the share of the year [-] in which standbys for a domain's machines still start.
 
     Returns: for a domain of 0..machines of the tier's machines: (machines + 1,).
     """
@@ -109,5 +109,7 @@ def _too_few(needed: int, lit: int, total: int) -> Floats:
 
     crashed = np.arange(total + 1)
     # sf: more than lit - needed of the crashed ones are among the lit
-    found: Floats = np.asarray(hypergeom.sf(lit - needed, total, crashed, lit), dtype=np.float64)
-    return np.maximum.accumulate(np.clip(found, 0.0, 1.0))
+    probabilities: Floats = np.asarray(
+        hypergeom.sf(lit - needed, total, crashed, lit), dtype=np.float64
+    )
+    return np.maximum.accumulate(np.clip(probabilities, 0.0, 1.0))

@@ -55,7 +55,7 @@ def occupancy(rates: Matrix, horizon_s: float) -> Occupancy:
     Source: doubling with exact row sums, after Grassmann, Taksar, Heyman (Oper. Res. 33, 1985).
     """
     shares = np.zeros(len(rates))
-    reached = _reached(rates)
+    reached = _reachable(rates)
     rates = rates[np.ix_(reached, reached)]
     leaving = rates.sum(axis=1)
     events = float(leaving.max()) * horizon_s
@@ -72,8 +72,8 @@ def occupancy(rates: Matrix, horizon_s: float) -> Occupancy:
     rounding = len(rates) * float(np.finfo(np.float64).eps)
     apart_share = 2.0**-doublings
     for level in range(doublings):
-        met = float(step.min(axis=0).sum()) - rounding
-        apart = min(apart, 1.0 - max(0.0, met))
+        overlap = float(step.min(axis=0).sum()) - rounding
+        apart = min(apart, 1.0 - max(0.0, overlap))
         apart_share += apart * 2.0 ** (level - doublings)
         mean = _stochastic(mean + _product(step, mean))
         step = _stochastic(_product(step, step))
@@ -82,7 +82,7 @@ def occupancy(rates: Matrix, horizon_s: float) -> Occupancy:
     return Occupancy(shares, _bound(len(rates), doublings, terms, jumps, min(1.0, apart_share)))
 
 
-def _reached(rates: Matrix) -> NDArray[np.intp]:
+def _reachable(rates: Matrix) -> NDArray[np.intp]:
     """Return the states reachable from state 0; others would only shorten the steps."""
     reached = np.zeros(len(rates), dtype=bool)
     new = np.arange(len(rates)) == 0
@@ -127,6 +127,6 @@ def _stochastic(matrix: Matrix) -> Matrix:
 def _bound(states: int, doublings: int, terms: int, jumps: float, apart_share: float) -> float:
     longest = min(states, _BLOCK) + math.ceil(states / _BLOCK)
     share = 2.0 * (longest + 3) * float(np.finfo(np.float64).eps)
-    seen = terms * min(jumps, 2.0**doublings)
-    seen += sum(min(jumps, 2.0**level) for level in range(doublings))
-    return share * (doublings + terms + seen * apart_share * (1.0 - math.log2(apart_share)))
+    changes = terms * min(jumps, 2.0**doublings)
+    changes += sum(min(jumps, 2.0**level) for level in range(doublings))
+    return share * (doublings + terms + changes * apart_share * (1.0 - math.log2(apart_share)))

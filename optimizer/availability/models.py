@@ -52,14 +52,14 @@ def active_route_anywhere(
     """
     check(needed, extra, scheme, horizon_s)
     if scheme == Scheme.on_prem and rates.repair_s is None and rates.plain:
-        return _dying(needed, extra, rates, horizon_s)
+        return _dying_availability(needed, extra, rates, horizon_s)
     total = needed + extra
-    # one solve serves every split of the same total; room for more extra keeps it so, but where
-    # nothing comes back the dead states begin right after the extra ones
+    # One solve serves every split of the same total, because it has room for more extra nodes. If
+    # nothing comes back, the dead states begin right after the extra ones.
     dying = scheme == Scheme.on_prem and rates.repair_s is None
     room = extra if dying else min(total, 1 << (extra + 1).bit_length())
     table = _by_extra(total, room, rates, scheme, horizon_s)
-    return _believed(table[extra])
+    return _require_accuracy(table[extra])
 
 
 def passive_failover(
@@ -87,7 +87,7 @@ def passive_failover(
         return active_route_anywhere(needed, 0, rates, scheme=Scheme.cloud, horizon_s=horizon_s)
     if rates.repair_s is None and not rates.standby_fraction:
         return passive_failover_by_pool(needed, pool, rates, horizon_s=horizon_s)[pool]
-    return _believed(_pool(needed, pool, rates, horizon_s))
+    return _require_accuracy(_pool_availability(needed, pool, rates, horizon_s))
 
 
 @lru_cache(maxsize=512)
@@ -107,7 +107,7 @@ def passive_failover_by_pool(
 
     solved = _at_full_strength(needed, pool_max, rates, horizon_s)
     return tuple(
-        _believed(Availability(share(1.0 - float(a)), solved.error, solved.chain.states))
+        _require_accuracy(Availability(share(1.0 - float(a)), solved.error, solved.chain.states))
         for a in np.cumsum(solved.values)
     )
 
@@ -123,9 +123,9 @@ def pool_consumed(
     check(needed, pool, Scheme.on_prem, horizon_s)
 
     solved = _at_full_strength(needed, pool, rates, horizon_s)
-    found = np.zeros(pool + 1)
-    found[: len(solved.values)] = solved.values[: pool + 1]
-    return found, solved.error
+    shares = np.zeros(pool + 1)
+    shares[: len(solved.values)] = solved.values[: pool + 1]
+    return shares, solved.error
 
 
 def availability(
@@ -152,7 +152,6 @@ def availability(
 
 
 def shape_of(needed: int, extra: int, mechanism: str, scheme: str) -> Shape:
-    """Return the shape of a model, without a cut."""
     slots = needed + (extra if mechanism == Mechanism.ara else 0)
     pool = extra if mechanism == Mechanism.pf and scheme == Scheme.on_prem else None
     failover = scheme == Scheme.cloud or mechanism == Mechanism.pf
@@ -168,7 +167,6 @@ def check(needed: int, extra: int, scheme: str, horizon_s: float) -> None:
 
 
 def share(value: float) -> float:
-    """Return `value`, limited to [0, 1]."""
     return min(1.0, max(0.0, value))
 
 
@@ -199,8 +197,8 @@ def depths(shape: Shape, rates: FailureRates, least: int = 0) -> Iterator[Shape]
             free_max=min(free, shape.pool or 0),
         )
         yield cut
-        whole = max(arm, body) == least or min(cut.body_max, cut.down_max) == shape.slots
-        if whole and cut.limping_max in (0, shape.slots):
+        complete = max(arm, body) == least or min(cut.body_max, cut.down_max) == shape.slots
+        if complete and cut.limping_max in (0, shape.slots):
             return
         if max(arm, body) > least:
             body, arm, free = 2 * body, 2 * arm, 2 * free
@@ -221,7 +219,7 @@ class _Solved:
 
     chain: Chain
     values: Floats
-    gone: float
+    lost_share: float
     error: float
 
 
@@ -233,26 +231,26 @@ def _solve(
     groups_up: int,
     least: int = 0,
 ) -> _Solved:
-    """Time per group of states (`counted`), from the shallowest cut whose bracket is narrow.
+    """Return the time by group of states (`counted`), from the shallowest cut with a good bracket.
 
-    Time with enough nodes is the sum of the first groups, however many of the first `groups_up`.
+    The time with enough nodes is the sum of the first groups, for any number up to `groups_up`.
 
-    The bracket: either all is down for good beyond the cut (never better than the truth), or
-    nothing passes it (never worse, because some crashes are left out).
+    The bracket has two answers: either all is down for good beyond the cut (never better than the
+    truth), or nothing passes it (never worse, because some crashes are left out).
     """
     for cut in depths(shape, rates, least):
         chain = build(cut, rates, horizon_s)
         rewards = _sums(counted(chain))
         high = expected_rewards(chain.flow(rewards))
         past = float(high.absorbed[PAST_CUT])
-        gone = past + float(high.absorbed[DEAD])
+        lost_share = past + float(high.absorbed[DEAD])
         if past < U_PAST_CUT:
-            return _Solved(chain, high.values, gone, high.error + past)
+            return _Solved(chain, high.values, lost_share, high.error + past)
         low = expected_rewards(build(cut, rates, horizon_s, reflect=True).flow(rewards))
         ahead = np.cumsum(low.values)[:groups_up] - np.cumsum(high.values)[:groups_up]
         bracket = float(np.abs(ahead).max())
         if bracket < U_BRACKET:
-            return _Solved(chain, high.values, gone, high.error + low.error + bracket)
+            return _Solved(chain, high.values, lost_share, high.error + low.error + bracket)
     raise PlannerError(
         "availability model",
         expected=f"a bracket below {U_BRACKET}",
@@ -262,7 +260,7 @@ def _solve(
 
 
 def _at_full_strength(needed: int, pool: int, rates: FailureRates, horizon_s: float) -> _Solved:
-    """Passive failover from a pool: time with no place empty, by the number consumed."""
+    """Solve passive failover from a pool: time without an empty place, by the number consumed."""
 
     def full(chain: Chain) -> Ints:
         return np.where(chain.shortfall(rates.limp_capacity) == 0, chain.consumed, -1)
@@ -275,7 +273,7 @@ def _at_full_strength(needed: int, pool: int, rates: FailureRates, horizon_s: fl
 def _by_extra(
     total: int, extra_max: int, rates: FailureRates, scheme: str, horizon_s: float
 ) -> tuple[Availability, ...]:
-    """Active route anywhere with `total` active nodes, for every split with 0..extra_max extra."""
+    """Solve active route anywhere with `total` active nodes, for each of 0..extra_max extra."""
 
     def beyond(chain: Chain) -> Ints:
         """Group 0: enough nodes whatever the split; then one group for each number missing."""
@@ -290,26 +288,32 @@ def _by_extra(
         least=extra_max,
     )
     missing = np.cumsum(solved.values[::-1])[::-1]  # share of time with at least so many missing
-    found = []
+    table = []
     for extra in range(extra_max + 1):
         down = float(missing[extra + 1]) if extra + 1 < len(missing) else 0.0
-        found.append(Availability(share(down + solved.gone), solved.error, solved.chain.states))
-    return tuple(found)
+        table.append(
+            Availability(share(down + solved.lost_share), solved.error, solved.chain.states)
+        )
+    return tuple(table)
 
 
 @lru_cache(maxsize=4096)
-def _pool(needed: int, pool: int, rates: FailureRates, horizon_s: float) -> Availability:
-    """Passive failover from a pool that is repaired, or that fails while it waits."""
+def _pool_availability(
+    needed: int, pool: int, rates: FailureRates, horizon_s: float
+) -> Availability:
+    """Solve passive failover from a pool that is repaired, or that fails while it waits."""
 
     def down(chain: Chain) -> Ints:
         return (chain.shortfall(rates.limp_capacity) > 0).astype(np.int64)
 
     solved = _solve(shape_of(needed, pool, Mechanism.pf, Scheme.on_prem), rates, horizon_s, down, 1)
     value = float(solved.values[1]) if len(solved.values) > 1 else 0.0
-    return Availability(share(value + solved.gone), solved.error, solved.chain.states)
+    return Availability(share(value + solved.lost_share), solved.error, solved.chain.states)
 
 
-def _dying(needed: int, extra: int, rates: FailureRates, horizon_s: float) -> Availability:
+def _dying_availability(
+    needed: int, extra: int, rates: FailureRates, horizon_s: float
+) -> Availability:
     from scipy.integrate import quad
     from scipy.special import bdtr
 
@@ -323,26 +327,26 @@ def _dying(needed: int, extra: int, rates: FailureRates, horizon_s: float) -> Av
     middle = math.log(total / needed) / crash if extra else 0.0
     width = 1.0 / (crash * math.sqrt(total))
     marks = [middle + k * width for k in (-8, -4, -2, -1, 0, 1, 2, 4, 8)]
-    edges = [0.0, *sorted(m for m in marks if 0.0 < m < 1.0), 1.0]
+    edges = [0.0, *sorted(mark for mark in marks if 0.0 < mark < 1.0), 1.0]
     parts = [quad(too_few, a, b, epsabs=1e-13, epsrel=1e-12, limit=200) for a, b in pairwise(edges)]
     value = math.fsum(part[0] for part in parts)
     error = math.fsum(part[1] for part in parts) + 1e-14
-    return _believed(Availability(share(value), error, total + 1))
+    return _require_accuracy(Availability(share(value), error, total + 1))
 
 
-def _believed(found: Availability) -> Availability:
-    if not found.error_bound < U_ERROR_MAX:
+def _require_accuracy(estimate: Availability) -> Availability:
+    if not estimate.error_bound < U_ERROR_MAX:
         raise PlannerError(
             "availability model",
             expected=f"an error below {U_ERROR_MAX}",
-            got=f"{found.error_bound:.1e}",
+            got=f"{estimate.error_bound:.1e}",
             hint="Please report the rates: the method does not cover them.",
         )
-    return found
+    return estimate
 
 
 def _sums(groups: Ints) -> Any:
-    """Rewards (groups, n): the time in the states of each group; -1 belongs to none."""
+    """Return rewards (groups, n) for the time in the states of each group; -1 is in no group."""
     from scipy.sparse import csr_array
 
     states = np.flatnonzero(groups >= 0)

@@ -28,6 +28,20 @@ PLACEMENTS_MAX = 20_000  # of one number of machines
 Placement = tuple[Any, ...]  # per domain that is used: a number, or the placement inside it
 
 
+class TooManyPlacementsError(InputError):
+    """Too many placements to list. `level`: the index of the level that makes them so many."""
+
+    def __init__(self, level: Level, index: int, machines: int) -> None:
+        super().__init__(
+            f"domains.{index}",
+            expected=f"at most {PLACEMENTS_MAX:,} ways to place {machines} machines",
+            got=f"more, with count = {level.count} of {level.name}",
+            hint=f"Lower [limits] max_nodes to less than {machines}, set a low max_per_domain of "
+            f"{level.name} (1 on hosts), or leave {level.name} out.",
+        )
+        self.level = index
+
+
 @dataclass(frozen=True)
 class Level:
     """One kind of domain: `count` of them in each domain of the level above (of the first: in all).
@@ -60,23 +74,30 @@ def placements(
 
     Parameters: levels from the widest to the narrowest; machines >= 1; most per level the most
     machines of one domain (default: any number).
-    Raises: InputError if there are more than PLACEMENTS_MAX ways.
+    Raises: TooManyPlacementsError if there are more than PLACEMENTS_MAX ways.
     """
     caps = tuple(most) if most is not None else (machines,) * len(levels)
-    found = tuple(itertools.islice(_spread(levels, caps, machines), PLACEMENTS_MAX + 1))
-    if len(found) > PLACEMENTS_MAX:
-        raise InputError(
-            "domains",
-            expected=f"at most {PLACEMENTS_MAX:,} ways to place {machines} machines",
-            got="more",
-            hint="Lower [limits] max_nodes, state max_per_domain of the narrowest level (1 on "
-            "hosts), or leave a level out.",
-        )
-    return found
+    listed = _first_placements(levels, caps, machines)
+    if len(listed) <= PLACEMENTS_MAX:
+        return listed
+    wider = range(1, len(levels))
+    many = next((n for n in wider if _exceeds_max(levels[:n], caps, machines)), len(levels)) - 1
+    raise TooManyPlacementsError(levels[many], many, machines)
+
+
+def _exceeds_max(levels: Sequence[Level], caps: Sequence[int], machines: int) -> bool:
+    return len(_first_placements(levels, caps, machines)) > PLACEMENTS_MAX
+
+
+def _first_placements(
+    levels: Sequence[Level], caps: Sequence[int], machines: int
+) -> tuple[Placement, ...]:
+    """Return the first placements, at most PLACEMENTS_MAX + 1."""
+    return tuple(itertools.islice(_spread(levels, caps, machines), PLACEMENTS_MAX + 1))
 
 
 def _spread(levels: Sequence[Level], caps: Sequence[int], machines: int) -> Iterator[Placement]:
-    """Multisets of domains of the first level that hold `machines` together."""
+    """Yield multisets of domains of the first level that hold `machines` together."""
     for sizes in _partitions(machines, levels[0].count, min(caps[0], machines)):
         if len(levels) == 1:
             yield sizes
@@ -84,8 +105,7 @@ def _spread(levels: Sequence[Level], caps: Sequence[int], machines: int) -> Iter
         runs = [(size, len(tuple(run))) for size, run in itertools.groupby(sizes)]
         inside = [
             itertools.combinations_with_replacement(
-                tuple(itertools.islice(_spread(levels[1:], caps[1:], size), PLACEMENTS_MAX + 1)),
-                times,
+                _first_placements(levels[1:], caps[1:], size), times
             )
             for size, times in runs
         ]
@@ -93,15 +113,15 @@ def _spread(levels: Sequence[Level], caps: Sequence[int], machines: int) -> Iter
             yield tuple(itertools.chain.from_iterable(chosen))
 
 
-def _partitions(total: int, parts: int, most: int) -> Iterator[tuple[int, ...]]:
-    """Sums of at most `parts` numbers of at most `most`, the largest first."""
+def _partitions(total: int, parts: int, part_max: int) -> Iterator[tuple[int, ...]]:
+    """Yield sums of at most `parts` numbers of at most `part_max`, the largest number first."""
     if total == 0:
         yield ()
         return
     if parts == 0:
         return
     least = -(-total // parts)
-    for first in range(least, min(most, total) + 1):
+    for first in range(least, min(part_max, total) + 1):
         for rest in _partitions(total - first, parts - 1, first):
             yield (first, *rest)
 
@@ -111,7 +131,7 @@ def sizes_at(placement: Placement, level: int) -> list[int]:
     domains = [placement]
     for _ in range(level):
         domains = [inner for domain in domains for inner in domain]
-    return sorted((_size(one) for domain in domains for one in domain), reverse=True)
+    return sorted((_size(part) for domain in domains for part in domain), reverse=True)
 
 
 def _size(domain: Any) -> int:

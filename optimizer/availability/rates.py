@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from core.errors import InputError, require_count, require_positive, require_share
+from core.errors import (
+    InputError,
+    require_count,
+    require_crashes,
+    require_limps,
+    require_share,
+    require_time,
+)
 from core.tolerances import U_FLOOR
 from core.units import YEAR_S
 
@@ -40,10 +47,10 @@ class FailureRates:
     limp_capacity: float = 0.0
 
     def __post_init__(self) -> None:
-        require_positive("crash_per_year", self.crash_per_year)
-        require_positive("failover_s", self.failover_s)
+        require_crashes("crash_per_year", self.crash_per_year)
+        require_time("failover_s", self.failover_s)
         if self.repair_s is not None:
-            require_positive("repair_s", self.repair_s)
+            require_time("repair_s", self.repair_s)
         require_count("repair_crew", self.repair_crew, least=1)
         require_share("standby_fraction", self.standby_fraction)
         require_share("common_cause", self.common_cause, one=False)
@@ -51,7 +58,7 @@ class FailureRates:
             require_count("common_cause_nodes", self.common_cause_nodes, least=2)
         require_share("limp_capacity", self.limp_capacity)
         if self.limp_per_year != 0.0:
-            require_positive("limp_per_year", self.limp_per_year)
+            require_limps("limp_per_year", self.limp_per_year)
             if self.limp_recovery_s is None:
                 raise InputError(
                     "limp_recovery_s",
@@ -59,7 +66,7 @@ class FailureRates:
                     got="nothing",
                 )
         if self.limp_recovery_s is not None:
-            require_positive("limp_recovery_s", self.limp_recovery_s)
+            require_time("limp_recovery_s", self.limp_recovery_s)
 
     @property
     def limps(self) -> bool:
@@ -91,11 +98,11 @@ class Availability:
         return min(1.0, max(self.unavailability + self.error_bound, U_FLOOR))
 
     def keeps(self, target: float) -> bool:
-        """True if the availability is at least `target` [-], for any error within the bound."""
+        """Return True if the availability is at least `target` [-] for any error in the bound."""
         return self.unavailability_most <= 1.0 - target
 
     def misses(self, target: float) -> bool:
-        """True if it is below `target` [-], for any error within the bound."""
+        """Return True if it is below `target` [-] for any error in the bound."""
         return self.unavailability - self.error_bound > 1.0 - target
 
 
@@ -112,20 +119,18 @@ def require_target(place: str, target: float) -> float:
     return target
 
 
-def shown(unavailability: float, digits: int = 3) -> str:
-    """Return the availability with up to so many digits of what is missing to one, never rounded
-    up.
-    """
+def availability_text(unavailability: float, digits: int = 3) -> str:
+    """Return the availability with up to so many digits of its rest to one, never rounded up."""
     lost = max(unavailability, U_FLOOR)
     decimals = digits - 1 - math.floor(math.log10(lost))
     value = math.floor((1.0 - lost) * 10**decimals * (1 + 1e-15)) / 10**decimals
     return f"{value:.{decimals}f}".rstrip("0").rstrip(".")
 
 
-def told_apart(one: float, other: float) -> tuple[str, str]:
-    """Both `shown`, with as many digits as it takes to see which is more."""
+def distinct_texts(first: float, second: float) -> tuple[str, str]:
+    """Return both as `availability_text`, with enough digits to see which is more."""
     for digits in range(3, 16):
-        texts = shown(one, digits), shown(other, digits)
-        if one == other or texts[0] != texts[1]:
+        texts = availability_text(first, digits), availability_text(second, digits)
+        if first == second or texts[0] != texts[1]:
             break
     return texts

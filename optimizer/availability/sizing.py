@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from core.errors import InputError
 from core.tolerances import U_FLOOR
@@ -29,9 +30,9 @@ from optimizer.availability.rates import (
     HORIZON_S,
     Availability,
     FailureRates,
+    availability_text,
+    distinct_texts,
     require_target,
-    shown,
-    told_apart,
 )
 
 _HOUR_S = 3600.0
@@ -55,18 +56,18 @@ class Sizing:
 class _Search:
     """A search for a size: availability by size, the target, and the words of its messages."""
 
-    at: Callable[[int], Availability]
+    evaluate: Callable[[int], Availability]
     target: float
     limit: int
     horizon_s: float
-    what: str
+    subject: str
 
     def meets(self, size: int) -> bool:
-        return self.at(size).keeps(self.target)
+        return self.evaluate(size).keeps(self.target)
 
-    def short(self, size: int) -> str:
-        lost = self.at(size).unavailability_most * self.horizon_s  # what `meets` holds it to
-        return _against(lost, (1.0 - self.target) * self.horizon_s)
+    def loss_words(self, size: int) -> str:
+        lost = self.evaluate(size).unavailability_most * self.horizon_s  # what `meets` holds it to
+        return _hours_words(lost, (1.0 - self.target) * self.horizon_s)
 
 
 def sizes(
@@ -84,17 +85,17 @@ def sizes(
     Extra nodes continue to `most`, because a step without effect may precede one with a large
     effect; they end earlier, but after `tried`, only at `U_FLOOR`, which nothing can be shown to
     beat. Pools continue to `most` if one solve has all of them. Otherwise they end within the
-    models' error bounds of an unlimited pool, which no pool beats; larger pools have the last one's
-    bound. In the cloud the pool is unlimited, and there is one value.
+    models' error bounds of an unlimited pool, which no pool beats; larger pools have the bound of
+    the last one. In the cloud the pool is unlimited, and there is one value.
     """
     if mechanism == Mechanism.ara:
         for extra in range(most + 1):
             yield (
-                found := active_route_anywhere(
+                estimate := active_route_anywhere(
                     needed, extra, rates, scheme=scheme, horizon_s=horizon_s
                 )
             )
-            if extra >= tried and found.unavailability_most <= U_FLOOR:
+            if extra >= tried and estimate.unavailability_most <= U_FLOOR:
                 return
         return
     unlimited = passive_failover(needed, None, rates, scheme=Scheme.cloud, horizon_s=horizon_s)
@@ -105,24 +106,24 @@ def sizes(
         yield from _pools_at_once(needed, most, rates, horizon_s)
         return
     for pool in range(most + 1):
-        yield (found := passive_failover(needed, pool, rates, horizon_s=horizon_s))
-        ahead = found.unavailability - unlimited.unavailability
-        if ahead <= found.error_bound + unlimited.error_bound:
+        yield (estimate := passive_failover(needed, pool, rates, horizon_s=horizon_s))
+        ahead = estimate.unavailability - unlimited.unavailability
+        if ahead <= estimate.error_bound + unlimited.error_bound:
             return
 
 
 def _pools_at_once(
-    needed: int, most: int, rates: FailureRates, horizon_s: float
+    needed: int, size_max: int, rates: FailureRates, horizon_s: float
 ) -> Iterator[Availability]:
-    """One solve gives every pool up to its size; if more are requested, the size is doubled."""
-    told, size = 0, min(_POOLS_FIRST, most)
-    while told <= most:
+    """Yield pools; one solve gives every pool up to its size, which is doubled if needed."""
+    yielded, size = 0, min(_POOLS_FIRST, size_max)
+    while yielded <= size_max:
         table = passive_failover_by_pool(needed, size, rates, horizon_s=horizon_s)
-        for found in table[told:]:
-            yield found
-            if found.unavailability_most <= U_FLOOR:
+        for estimate in table[yielded:]:
+            yield estimate
+            if estimate.unavailability_most <= U_FLOOR:
                 return
-        told, size = size + 1, min(2 * size, most)
+        yielded, size = size + 1, min(2 * size, size_max)
 
 
 def least_extra_nodes(
@@ -142,21 +143,22 @@ def least_extra_nodes(
     Source: PCRAFT section V-C, Table II.
     """
     require_target("target", target)
-
-    def at(extra: int) -> Availability:
-        return active_route_anywhere(needed, extra, rates, scheme=scheme, horizon_s=horizon_s)
-
-    what = "extra active nodes"
+    evaluate = partial(
+        active_route_anywhere, needed, rates=rates, scheme=scheme, horizon_s=horizon_s
+    )
+    subject = "extra active nodes"
     if not rates.common_cause:
-        return _least(_Search(at, target, extra_max, horizon_s, what))
+        return _bisect(_Search(evaluate, target, extra_max, horizon_s, subject))
     if rates.common_cause_nodes is None:
         bound = shocks_alone(needed, rates, scheme, horizon_s)
         if bound.misses(target):
             cause = "shocks that take down all nodes alone cost"
             return _infeasible(bound, target, horizon_s, cause)
-    most = min(extra_max, SHOCKED_MAX)
-    known = sizes(needed, most, rates, mechanism=Mechanism.ara, scheme=scheme, horizon_s=horizon_s)
-    return _in_turn(known, target, horizon_s, what, most)
+    size_max = min(extra_max, SHOCKED_MAX)
+    estimates = sizes(
+        needed, size_max, rates, mechanism=Mechanism.ara, scheme=scheme, horizon_s=horizon_s
+    )
+    return _try_in_turn(estimates, target, horizon_s, subject, size_max)
 
 
 def shocks_alone(needed: int, rates: FailureRates, scheme: str, horizon_s: float) -> Availability:
@@ -198,13 +200,13 @@ def least_pool(
         return _infeasible(unlimited, target, horizon_s, cause)
     if rates.standby_fraction:
         pool_max = min(pool_max, FAILING_POOL_MAX)
-    known = sizes(
+    estimates = sizes(
         needed, pool_max, rates, mechanism=Mechanism.pf, scheme=Scheme.on_prem, horizon_s=horizon_s
     )
-    return _in_turn(known, target, horizon_s, "nodes in the pool", pool_max)
+    return _try_in_turn(estimates, target, horizon_s, "nodes in the pool", pool_max)
 
 
-def _least(search: _Search) -> Sizing:
+def _bisect(search: _Search) -> Sizing:
     _check(search)
     if search.meets(0):
         return _none_needed(search)
@@ -220,25 +222,26 @@ def _least(search: _Search) -> Sizing:
     return _sizing(search, high)
 
 
-def _in_turn(
-    values: Iterator[Availability], target: float, horizon_s: float, what: str, most: int
+def _try_in_turn(
+    values: Iterator[Availability], target: float, horizon_s: float, subject: str, size_max: int
 ) -> Sizing:
-    """Return the first size that meets the target, trying each; fewer than `most` if more do not
-    help.
+    """Try each size, and return the first that meets the target.
+
+    `values` has fewer than `size_max` sizes if more do not help.
     """
-    known: list[Availability] = []
-    search = _Search(known.__getitem__, target, most, horizon_s, what)
+    estimates: list[Availability] = []
+    search = _Search(estimates.__getitem__, target, size_max, horizon_s, subject)
     _check(search)
     for size, value in enumerate(values):
-        known.append(value)
+        estimates.append(value)
         if search.meets(size):
             return _sizing(search, size) if size else _none_needed(search)
-    search = replace(search, limit=len(known) - 1)
-    return _out_of_reach(search) if len(known) > most else _not_told_apart(search)
+    search = replace(search, limit=len(estimates) - 1)
+    return _out_of_reach(search) if len(estimates) > size_max else _indistinct(search)
 
 
 def _infeasible(bound: Availability, target: float, horizon_s: float, cause: str) -> Sizing:
-    hours = _against(bound.unavailability * horizon_s, (1.0 - target) * horizon_s)
+    hours = _hours_words(bound.unavailability * horizon_s, (1.0 - target) * horizon_s)
     reason = f"infeasible at any size: {cause} {hours} over the horizon"
     return Sizing(None, None, bound, reason)
 
@@ -249,35 +252,41 @@ def _check(search: _Search) -> None:
 
 
 def _out_of_reach(search: _Search) -> Sizing:
-    most = search.limit
-    reason = f"{most} {search.what} still cost {search.short(most)}, and more were not tried"
-    return Sizing(None, None, search.at(most), reason)
+    size_max = search.limit
+    loss = search.loss_words(size_max)
+    reason = f"{size_max} {search.subject} still cost {loss}, and more were not tried"
+    return Sizing(None, None, search.evaluate(size_max), reason)
 
 
-def _not_told_apart(search: _Search) -> Sizing:
-    most = search.limit
+def _indistinct(search: _Search) -> Sizing:
+    size_max = search.limit
     reason = (
-        f"{most} {search.what} cost {search.short(most)}, and more are not told apart from that: "
-        "the models' own error decides"
+        f"{size_max} {search.subject} cost {search.loss_words(size_max)}, and more are not told "
+        "apart from that: the models' own error decides"
     )
-    return Sizing(None, None, search.at(most), reason)
+    return Sizing(None, None, search.evaluate(size_max), reason)
 
 
 def _none_needed(search: _Search) -> Sizing:
-    reached = search.at(0)
-    reason = f"no {search.what} needed: {shown(reached.unavailability_most)} without"
+    reached = search.evaluate(0)
+    reason = f"no {search.subject} needed: {availability_text(reached.unavailability_most)} without"
     return Sizing(0, reached, None, reason)
 
 
 def _sizing(search: _Search, size: int) -> Sizing:
-    reached, fewer = search.at(size), search.at(size - 1)
-    at, below = told_apart(reached.unavailability_most, fewer.unavailability_most)
-    reason = f"{size} {search.what} reach {at}, {size - 1} reach {below} < {search.target}"
+    reached, fewer = search.evaluate(size), search.evaluate(size - 1)
+    reached_text, fewer_text = distinct_texts(
+        reached.unavailability_most, fewer.unavailability_most
+    )
+    reason = (
+        f"{size} {search.subject} reach {reached_text}, {size - 1} reach {fewer_text} < "
+        f"{search.target}"
+    )
     return Sizing(size, reached, fewer, reason)
 
 
-def _against(lost_s: float, allowed_s: float) -> str:
-    """Both in hours, with enough digits to see which is more."""
+def _hours_words(lost_s: float, allowed_s: float) -> str:
+    """Return both times in hours, with enough digits to see which is more."""
     for digits in range(3, 18):
         lost, allowed = (f"{time_s / _HOUR_S:.{digits}g}" for time_s in (lost_s, allowed_s))
         if lost_s == allowed_s or lost != allowed:

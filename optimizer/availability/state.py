@@ -24,10 +24,10 @@ from optimizer.availability.rates import HORIZON_S
 
 
 def writes_lost(lost_per_year: float, takes_over_s: float) -> float:
-    """Upper bound of the share of a horizon [-] without a primary while a node is up.
+    """Return an upper bound of the share of a horizon [-] without a primary while a node is up.
 
-    Parameters: lost_per_year of the machine that is primary [1/year] > 0; takes_over_s until
-    another one takes writes [s] > 0, on average.
+    Parameters: lost_per_year of the primary machine [1/year] > 0; takes_over_s, the mean time until
+    another one takes writes [s] > 0.
     """
     rate = require_positive("lost_per_year", lost_per_year) / YEAR_S
     busy = rate * require_positive("takes_over_s", takes_over_s)
@@ -35,10 +35,10 @@ def writes_lost(lost_per_year: float, takes_over_s: float) -> float:
 
 
 def data_lost(machines: int, crash_per_year: float, joins_s: float) -> float:
-    """Upper bound of the share of the horizon [-] after the last copy of a tier's data is lost.
+    """Return an upper bound of the share of the horizon [-] after a tier lost all its data.
 
-    Parameters: machines >= 1 that have it; crash_per_year of each > 0; joins_s, the mean time until
-    a lost one is back with a copy [s] > 0, one at a time.
+    Parameters: machines >= 1 with a copy; crash_per_year of each > 0; joins_s, the mean time until
+    a lost machine is back with a copy [s] > 0, one at a time.
     """
     require_count("machines", machines, least=1)
     rate = require_positive("crash_per_year", crash_per_year) / YEAR_S
@@ -47,5 +47,5 @@ def data_lost(machines: int, crash_per_year: float, joins_s: float) -> float:
     for down in range(machines - 1):
         logs.append(logs[-1] + math.log(machines - down) + step)
     top = max(logs)
-    last = math.exp(logs[-1] - top) / math.fsum(math.exp(one - top) for one in logs)
+    last = math.exp(logs[-1] - top) / math.fsum(math.exp(log - top) for log in logs)
     return min(1.0, rate * HORIZON_S * last / 2.0)

@@ -29,17 +29,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from core.arrays import Floats, Ints
 from core.errors import PlannerError
 from core.tolerances import U_HALVING
 from optimizer.availability import doubling, uniformization
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 NODES = 28
 ROUNDING = 5e-14  # of one substep's sums: e^{max Re z} * machine epsilon, with a margin
 HALVINGS_MAX = 5
@@ -98,11 +97,11 @@ def expected_rewards(flow: Flow) -> Rewards:
     Source: Trefethen, Weideman, Schmelzer 2006; checked against Laplace inversions at 50-70 digits.
     """
     substeps = _substeps(flow.crash_per_horizon)
-    if _cheaper_by_steps(flow, substeps):
+    if _are_steps_cheaper(flow, substeps):
         law, absorbed, error = uniformization.mean_law(flow.generator, flow.exits, flow.start)
         return Rewards(flow.rewards @ law, absorbed, error)
-    if substeps > _MANY_SUBSTEPS and (found := _by_doubling(flow)) is not None:
-        return found
+    if substeps > _MANY_SUBSTEPS and (doubled := _by_doubling(flow)) is not None:
+        return doubled
     coarse = _propagate(flow, substeps)
     for _ in range(HALVINGS_MAX):
         substeps *= 2
@@ -115,7 +114,7 @@ def expected_rewards(flow: Flow) -> Rewards:
             error = difference + fine.defect + ROUNDING * fine.taken
             return Rewards(fine.values, fine.absorbed, error)
         coarse = fine
-    raise _uncovered(f"a defect of {coarse.defect:.1e} at {substeps} substeps")
+    raise _uncovered_error(f"a defect of {coarse.defect:.1e} at {substeps} substeps")
 
 
 def law_over_time(flow: Flow, points: int) -> tuple[Floats, float]:
@@ -134,11 +133,11 @@ def law_over_time(flow: Flow, points: int) -> tuple[Floats, float]:
         if max(difference, negative) < U_HALVING:
             return np.clip(fine, 0.0, 1.0), difference + negative + ROUNDING * points * per_point
         coarse = fine
-    raise _uncovered(f"laws that differ by {difference:.1e} at {points * per_point} substeps")
+    raise _uncovered_error(f"laws that differ by {difference:.1e} at {points * per_point} substeps")
 
 
 def _by_doubling(flow: Flow) -> Rewards | None:
-    """Dense doubling, for chains that are small; None if its bound is too wide."""
+    """Solve a small chain by dense doubling; None if its bound is too wide."""
     n, classes = flow.generator.shape[0], flow.exits.shape[0]
     if n + classes > _DENSE_STATES_MAX or flow.start != 0:
         return None
@@ -146,14 +145,14 @@ def _by_doubling(flow: Flow) -> Rewards | None:
     rates[:n, :n] = flow.generator.toarray().T
     rates[:n, n:] = flow.exits.toarray().T
     np.fill_diagonal(rates, 0.0)
-    found = doubling.occupancy(rates, 1.0)
-    if not found.error < U_HALVING:
+    occupied = doubling.occupancy(rates, 1.0)
+    if not occupied.error < U_HALVING:
         return None
-    return Rewards(flow.rewards @ found.shares[:n], found.shares[n:], found.error)
+    return Rewards(flow.rewards @ occupied.shares[:n], occupied.shares[n:], occupied.error)
 
 
-def _cheaper_by_steps(flow: Flow, substeps: int) -> bool:
-    """Estimated multiplications of uniformization against those of the contour."""
+def _are_steps_cheaper(flow: Flow, substeps: int) -> bool:
+    """Return True if uniformization needs fewer multiplications than the contour (estimated)."""
     n, entries = flow.generator.shape[0], flow.generator.nnz
     count = uniformization.steps(flow.generator)
     if count > uniformization.STEPS_MAX:
@@ -174,21 +173,21 @@ class _Propagated:
 
 
 def _propagate(flow: Flow, substeps: int) -> _Propagated:
-    step = _stepper(flow, substeps)
-    state = _initial(flow)
+    step = _make_step(flow, substeps)
+    state = _initial_state(flow)
     left_out, taken, next_try = 0.0, substeps, 1
     for done in range(1, substeps + 1):
         if done > SUBSTEPS_MAX:
-            raise _uncovered(f"more than {SUBSTEPS_MAX} substeps")
+            raise _uncovered_error(f"more than {SUBSTEPS_MAX} substeps")
         before = state
         state = step(before)
         change = float(np.abs(state.p - before.p).sum())
         if done < next_try or done == substeps or change > _SETTLING:
             continue
         next_try = 2 * done
-        rest = _settle(flow, state, (substeps - done) / substeps)
-        if rest is not None:
-            state, left_out = rest
+        settled = _settle(flow, state, (substeps - done) / substeps)
+        if settled is not None:
+            state, left_out = settled
             taken = done
             break
     if not all(np.all(np.isfinite(part)) for part in (state.p, state.values, state.absorbed)):
@@ -200,10 +199,10 @@ def _propagate(flow: Flow, substeps: int) -> _Propagated:
 
 
 def _settle(flow: Flow, state: _State, remaining: float) -> tuple[_State, float] | None:
-    """Return the state at the horizon's end if the law is settled, and the error of taking it so.
+    """Return the state at the horizon's end if the law is settled, and the error of assuming so.
 
     p' = (I - Q)^{-1} p has Q p' = p' - p, so |p(t) - p'|_1 <= (1 + t) |p' - p|_1 from here on. The
-    difference is what is solved for, from the net flows, which sum to what leaves.
+    difference p' - p is solved for, from the net flows; their sum is the flow that leaves.
     """
     from scipy.sparse import eye_array
     from scipy.sparse.linalg import splu
@@ -222,8 +221,8 @@ def _settle(flow: Flow, state: _State, remaining: float) -> tuple[_State, float]
 
 
 def _laws(flow: Flow, points: int, per_point: int) -> Floats:
-    step = _stepper(flow, points * per_point)
-    state = _initial(flow)
+    step = _make_step(flow, points * per_point)
+    state = _initial_state(flow)
     laws = [state.p]
     for _ in range(points):
         for _ in range(per_point):
@@ -232,7 +231,7 @@ def _laws(flow: Flow, points: int, per_point: int) -> Floats:
     return np.array(laws)
 
 
-def _initial(flow: Flow) -> _State:
+def _initial_state(flow: Flow) -> _State:
     p = np.zeros(flow.generator.shape[0])
     p[flow.start] = 1.0
     classes = flow.exits.shape[0]
@@ -240,37 +239,40 @@ def _initial(flow: Flow) -> _State:
     return _State(p, np.zeros(classes), np.zeros(accounts), np.zeros(classes))
 
 
-def _stepper(flow: Flow, substeps: int) -> Callable[[_State], _State]:
-    """One substep h: p by the contour, the integrals by the same contour over z and z^2."""
+def _make_step(flow: Flow, substeps: int) -> Callable[[_State], _State]:
+    """Return the function of a substep h.
+
+    It computes p by the contour, and the integrals by the same contour over z and z^2.
+    """
     h = 1.0 / substeps
     points, weights = _contour()
     solves = _resolvents(flow.generator * h, points)
     rewards = flow.rewards
 
     def step(state: _State) -> _State:
-        now, integral, twice = (np.zeros_like(state.p) for _ in range(3))
+        law, integral, integral_twice = (np.zeros_like(state.p) for _ in range(3))
         for point, weight, solve in zip(points, weights, solves, strict=True):
             part = weight * solve(state.p)
-            now += part.real
+            law += part.real
             part /= point
             integral += part.real
             part /= point
-            twice += part.real
+            integral_twice += part.real
         return _State(
-            p=now,
+            p=law,
             mass=state.mass + h * (flow.exits @ integral),
             values=state.values if rewards is None else state.values + h * (rewards @ integral),
-            absorbed=state.absorbed + h * state.mass + h * h * (flow.exits @ twice),
+            absorbed=state.absorbed + h * state.mass + h * h * (flow.exits @ integral_twice),
         )
 
     return step
 
 
-Solve = Callable[["Floats"], "NDArray[np.complex128]"]
+Solve = Callable[[Floats], NDArray[np.complex128]]
 
 
 def _resolvents(matrix: Any, points: NDArray[np.complex128]) -> list[Solve]:
-    """x -> (z I - matrix)^{-1} x for each z."""
+    """Return x -> (z I - matrix)^{-1} x for each z."""
     rank, lower, upper = _order(matrix)
     n = matrix.shape[0]
     if 2 * lower + upper + 1 > _BAND_WIDTH_MAX:
@@ -305,8 +307,8 @@ def _sparse(matrix: Any, point: complex) -> Solve:
     factor: Any = splu((point * identity - matrix).tocsc())
 
     def solve(x: Floats) -> NDArray[np.complex128]:
-        found: NDArray[np.complex128] = factor.solve(x.astype(np.complex128))
-        return found
+        solution: NDArray[np.complex128] = factor.solve(x.astype(np.complex128))
+        return solution
 
     return solve
 
@@ -320,19 +322,19 @@ def _banded(
     shifted[lower + upper] += point
     factor, pivots, info = zgbtrf(shifted, lower, upper, overwrite_ab=True)
     if info != 0:
-        raise _uncovered(f"a singular resolvent at {point:.3g}")
+        raise _uncovered_error(f"a singular resolvent at {point:.3g}")
 
     def solve(x: Floats) -> NDArray[np.complex128]:
         right = x[order].astype(np.complex128)
-        found = np.empty_like(right)
-        found[order], _ = zgbtrs(factor, lower, upper, right, pivots, overwrite_b=True)
-        return found
+        solution = np.empty_like(right)
+        solution[order], _ = zgbtrs(factor, lower, upper, right, pivots, overwrite_b=True)
+        return solution
 
     return solve
 
 
 def _contour() -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-    """Nodes z_k and weights c_k in the upper half plane (the lower one is their conjugate)."""
+    """Return nodes z_k and weights c_k in the upper half plane (the lower has their conjugates)."""
     theta = np.pi * np.arange(1, NODES, 2) / NODES
     tangent = np.tan(0.6407 * theta)
     points = NODES * (0.5017 * theta / tangent - 0.6122 + 0.2645j * theta)
@@ -343,14 +345,14 @@ def _contour() -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
 
 
 def _substeps(crash_per_horizon: float) -> int:
-    """The least number that keeps |c / (z + c)| <= 1 at every node left of the imaginary axis."""
+    """Return the least number with |c / (z + c)| <= 1 at every node left of the imaginary axis."""
     points, _ = _contour()
-    left = points[points.real < 0]
-    most = float(np.min(np.abs(left) ** 2 / (-2.0 * left.real)))
-    return max(1, math.ceil(crash_per_horizon / most))
+    left_points = points[points.real < 0]
+    crash_max = float(np.min(np.abs(left_points) ** 2 / (-2.0 * left_points.real)))
+    return max(1, math.ceil(crash_per_horizon / crash_max))
 
 
-def _uncovered(got: str) -> PlannerError:
+def _uncovered_error(got: str) -> PlannerError:
     return PlannerError(
         "availability model",
         expected=f"a solution that is stable to {U_HALVING}",

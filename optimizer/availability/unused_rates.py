@@ -25,10 +25,10 @@ def unused_rates(
 
     Parameters: scheme None if it is not known; mechanisms, those that may be used.
     """
-    given = {key for key, value in table.items() if value not in (None, 0, 0.0)}
-    for key, (needed, what) in _BESIDE.items():
-        if key in table and needed not in given:
-            yield key, f"it beside {needed}, {what}"
+    effective = {key for key, value in table.items() if value not in (None, 0, 0.0)}
+    for key, (companion, meaning) in _BESIDE.items():
+        if key in table and companion not in effective:
+            yield key, f"it beside {companion}, {meaning}"
     if scheme == Scheme.cloud:
         for key in ("repair_s", "repair_crew"):
             if key in table:

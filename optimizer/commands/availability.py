@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -109,8 +109,8 @@ def availability(
 
     Example: sparecraft availability --mechanism pf --scheme cloud --nodes 10 --crash-per-year 2
     """
-    began = time.perf_counter()
-    given = {
+    start_s = time.perf_counter()
+    rate_options = {
         "crash_per_year": crash_per_year,
         "failover_s": failover_s,
         "repair_s": repair_s,
@@ -124,29 +124,35 @@ def availability(
     }
     require_count("--nodes", nodes, least=1)
     require_count("--extra", extra or 0)
-    asked = _ModelRequest(mechanism.value, scheme.value, nodes, horizon_s)
+    request = _ModelRequest(mechanism.value, scheme.value, nodes, horizon_s)
     if figure is not None and figure.suffix != ".svg":
         raise InputError("--figure", expected="a file called .svg", got=str(figure))
-    given = {name: value for name, value in given.items() if value is not None}
-    options = {f"rates.{name}": option_of(name) for name in given}
+    rate_options = {name: value for name, value in rate_options.items() if value is not None}
+    options = {f"rates.{name}": option_of(name) for name in rate_options}
     with told_by_option({**options, **_OPTIONS}):
-        known = _rates(rates, given, asked)
-        asked.check(known, extra, target, confidence, seed)
-        mean = known.mean()
-        body = asked.sized(mean, target) if target is not None else asked.at(mean, extra)
+        uncertain_rates = _rates(rates, rate_options, request)
+        request.check(uncertain_rates, extra, target, confidence, seed)
+        mean = uncertain_rates.mean()
+        body = (
+            request.least_body(mean, target)
+            if target is not None
+            else request.fleet_body(mean, extra)
+        )
         if confidence is not None:
-            body |= asked.uncertain(known, extra, target, confidence, 1 if seed is None else seed)
-        size = body.get("extra", extra)
-        out_of_reach = target is not None and size is None
-        body["notes"] = asked.notes(mean, size)
+            body |= request.confidence_body(
+                uncertain_rates, extra, target, confidence, 1 if seed is None else seed
+            )
+        extra_found = body.get("extra", extra)
+        out_of_reach = target is not None and extra_found is None
+        body["notes"] = request.notes(mean, extra_found)
         if (course is not None or figure is not None) and out_of_reach:
             body["notes"].append("No time course: there is no size to draw.")
         elif course is not None or figure is not None:
-            found = asked.course(mean, size or 0, course or _POINTS)
-            body["course"] = list(map(list, zip(found.times_s, found.probability, strict=True)))
+            curve = request.compute_course(mean, extra_found or 0, course or _POINTS)
+            body["course"] = list(map(list, zip(curve.times_s, curve.probability, strict=True)))
             if figure is not None:
-                _draw(found, figure)
-    body["seconds"] = time.perf_counter() - began
+                _draw(curve, figure)
+    body["seconds"] = time.perf_counter() - start_s
     if as_json:
         print_json(body)
     else:
@@ -155,12 +161,12 @@ def availability(
 
 
 class _ModelRequest:
-    """The model asked for, and its answers as parts of the JSON body."""
+    """The requested model, and its answers as parts of the JSON body."""
 
     def __init__(self, mechanism: str, scheme: str, nodes: int, horizon_s: float) -> None:
         self.mechanism, self.scheme, self.nodes = mechanism, scheme, nodes
-        self.horizon_s, self.how = horizon_s, {"mechanism": mechanism, "scheme": scheme}
-        self.endless = mechanism == Mechanism.pf and scheme == Scheme.cloud
+        self.horizon_s, self.kind = horizon_s, {"mechanism": mechanism, "scheme": scheme}
+        self.pool_is_endless = mechanism == Mechanism.pf and scheme == Scheme.cloud
 
     def check(
         self,
@@ -171,14 +177,16 @@ class _ModelRequest:
         seed: int | None,
     ) -> None:
         """Refuse options that contradict each other, or change nothing."""
-        if self.endless and extra is not None:
+        if self.pool_is_endless and extra is not None:
             raise InputError(
                 "--extra",
                 expected="none with pf in the cloud: its pool has no end",
                 got=str(extra),
                 hint="Leave it out.",
             )
-        if (extra is not None) == (target is not None) and not (self.endless and target is None):
+        if (extra is not None) == (target is not None) and not (
+            self.pool_is_endless and target is None
+        ):
             got = "neither" if extra is None else "both"
             hint = "Give --extra for one fleet's availability, --target for the least fleet."
             raise InputError("--extra", expected="either --extra or --target", got=got, hint=hint)
@@ -204,48 +212,50 @@ class _ModelRequest:
             ]
         return []
 
-    def model(self, rates: FailureRates, extra: int) -> Availability:
+    def evaluate(self, rates: FailureRates, extra: int) -> Availability:
         from optimizer.availability import availability
 
-        return availability(self.nodes, extra, rates, **self.how, horizon_s=self.horizon_s)
+        return availability(self.nodes, extra, rates, **self.kind, horizon_s=self.horizon_s)
 
-    def at(self, rates: FailureRates, extra: int | None) -> JsonObject:
+    def fleet_body(self, rates: FailureRates, extra: int | None) -> JsonObject:
         from optimizer.availability import steady_state
 
-        found = self.model(rates, extra or 0)
-        limit = steady_state(self.nodes, extra or 0, rates, **self.how)
-        return {**_figures(found), "steady_state": limit}
+        estimate = self.evaluate(rates, extra or 0)
+        long_run = steady_state(self.nodes, extra or 0, rates, **self.kind)
+        return {"availability": estimate.availability, **asdict(estimate), "steady_state": long_run}
 
-    def sized(self, rates: FailureRates, target: float) -> JsonObject:
-        found = self.least(rates, target)
-        shown = found.reached or found.one_fewer
-        assert shown is not None
+    def least_body(self, rates: FailureRates, target: float) -> JsonObject:
+        sizing = self.find_least(rates, target)
+        estimate = sizing.reached or sizing.one_fewer
+        assert estimate is not None
         return {
-            **_figures(shown),
-            "extra": found.extra,
-            "reason": found.reason,
-            "one_fewer": None if found.one_fewer is None else found.one_fewer.availability,
+            "availability": estimate.availability,
+            **asdict(estimate),
+            "extra": sizing.extra,
+            "reason": sizing.reason,
+            "one_fewer": None if sizing.one_fewer is None else sizing.one_fewer.availability,
         }
 
-    def least(self, rates: FailureRates, target: float) -> Sizing:
+    def find_least(self, rates: FailureRates, target: float) -> Sizing:
         from optimizer.availability import Sizing, least_extra_nodes, least_pool
 
         if self.mechanism == Mechanism.ara:
             return least_extra_nodes(
                 self.nodes, target, rates, scheme=self.scheme, horizon_s=self.horizon_s
             )
-        found = least_pool(self.nodes, target, rates, horizon_s=self.horizon_s)
-        if not self.endless:
-            return found
-        unlimited = self.model(rates, 0)
+        sizing = least_pool(self.nodes, target, rates, horizon_s=self.horizon_s)
+        if not self.pool_is_endless:
+            return sizing
+        unlimited = self.evaluate(rates, 0)
         if not unlimited.keeps(target):
-            return found
-        from optimizer.availability.rates import shown
+            return sizing
+        from optimizer.availability.rates import availability_text
 
-        reason = f"the cloud's pool has no end: {shown(unlimited.unavailability_most)} with it"
+        least = availability_text(unlimited.unavailability_most)
+        reason = f"the cloud's pool has no end: {least} with it"
         return Sizing(0, unlimited, None, reason)
 
-    def uncertain(
+    def confidence_body(
         self,
         rates: UncertainRates,
         extra: int | None,
@@ -259,83 +269,72 @@ class _ModelRequest:
 
         rng = np.random.default_rng(seed)
         if target is None:
-            found = availability_interval(
-                lambda r: self.model(r, extra or 0), rates, level=confidence, rng=rng
+            interval = availability_interval(
+                lambda r: self.evaluate(r, extra or 0), rates, level=confidence, rng=rng
             )
-            ends = {"low": found.low, "median": found.median, "high": found.high}
-            return {"interval": {**ends, "level": confidence, "draws": found.samples}}
+            ends = {"low": interval.low, "median": interval.median, "high": interval.high}
+            return {"interval": {**ends, "level": confidence, "draws": interval.samples}}
         is_ara = self.mechanism == Mechanism.ara
-        least = (
+        find_least = (
             partial(least_extra_nodes_at, scheme=self.scheme) if is_ara else partial(least_pool_at)
         )
-        sure = least(
+        sizing = find_least(
             self.nodes, target, rates, confidence=confidence, rng=rng, horizon_s=self.horizon_s
         )
         return {
             "at_confidence": {
-                "extra": sure.extra,
+                "extra": sizing.extra,
                 "confidence": confidence,
-                "probability": sure.probability,
-                "one_fewer_probability": sure.one_fewer_probability,
-                "draws": sure.samples,
-                "reason": sure.reason,
+                "probability": sizing.probability,
+                "one_fewer_probability": sizing.one_fewer_probability,
+                "draws": sizing.samples,
+                "reason": sizing.reason,
             }
         }
 
-    def course(self, rates: FailureRates, extra: int, points: int) -> TimeCourse:
+    def compute_course(self, rates: FailureRates, extra: int, points: int) -> TimeCourse:
         from optimizer.availability import time_course
 
         return time_course(
-            self.nodes, extra, rates, **self.how, horizon_s=self.horizon_s, points=points
+            self.nodes, extra, rates, **self.kind, horizon_s=self.horizon_s, points=points
         )
 
 
-def _figures(found: Availability) -> JsonObject:
-    return {
-        "availability": found.availability,
-        "unavailability": found.unavailability,
-        "error_bound": found.error_bound,
-        "states": found.states,
-    }
-
-
-def _rates(path: Path | None, given: Mapping[str, Any], asked: _ModelRequest) -> UncertainRates:
-    """Return the [rates] of the file, replaced by options where given."""
-    from optimizer.availability import FailureRates
+def _rates(path: Path | None, options: Mapping[str, Any], request: _ModelRequest) -> UncertainRates:
+    """Return the [rates] of the file; options replace them."""
     from optimizer.availability.unused_rates import unused_rates
     from optimizer.uncertainty import rates_from
 
     table = {} if path is None else _table(path)
-    if path is None and "crash_per_year" not in given:
+    if path is None and "crash_per_year" not in options:
         raise InputError(
             "--crash-per-year",
             expected="a rate, or --rates FILE",
             got="nothing",
             hint="Give one: crashes per node and year.",
         )
-    assert {f.name for f in fields(FailureRates)} >= set(given)
     for key, expected in unused_rates(
-        {**table, **given}, scheme=asked.scheme, mechanisms=(asked.mechanism,)
+        {**table, **options}, scheme=request.scheme, mechanisms=(request.mechanism,)
     ):
-        if key in given:
+        if key in options:
             raise InputError(
-                option_of(key), expected=expected, got=str(given[key]), hint="Leave it out."
+                option_of(key), expected=expected, got=str(options[key]), hint="Leave it out."
             )
-    return rates_from({**table, **given}, "rates" if path is None else f"{path}: rates")
+    return rates_from({**table, **options}, "rates" if path is None else f"{path}: rates")
 
 
 def _table(path: Path) -> JsonObject:
     from core.config_file import read_toml
 
-    found = read_toml(path).values.get("rates")
-    if not isinstance(found, dict):
+    table = read_toml(path).values.get("rates")
+    if not isinstance(table, dict):
         raise InputError(
             f"{path}: rates",
             expected="a table [rates]",
-            got="none" if found is None else repr(found),
+            got="none" if table is None else repr(table),
             hint="Write [rates] and below it such keys as crash_per_year, each on its line.",
         )
-    return found
+    return table
 
 
 def _draw(course: TimeCourse, path: Path) -> None:
@@ -360,28 +359,28 @@ def _draw(course: TimeCourse, path: Path) -> None:
 
 
 def _print(body: Mapping[str, Any], horizon_s: float) -> None:
-    from optimizer.availability.rates import shown
+    from optimizer.availability.rates import availability_text
 
     if "reason" in body:
         say("no size reaches it" if body["extra"] is None else f"extra {body['extra']}")
         say(body["reason"])
     lost_h = body["unavailability"] * horizon_s / 3600
     say(
-        f"availability {shown(body['unavailability'] + body['error_bound'])}, "
+        f"availability {availability_text(body['unavailability'] + body['error_bound'])}, "
         f"{lost_h:.3g} h without enough nodes in "
         f"{horizon_s / 86_400:g} days (error below {body['error_bound']:.1e})"
     )
     if body.get("steady_state") is not None:
-        say(f"in the long run {shown(1.0 - body['steady_state'])}")
+        say(f"in the long run {availability_text(1.0 - body['steady_state'])}")
     if "interval" in body:
-        found = body["interval"]
-        say(
-            f"between {shown(1.0 - found['low'])} and {shown(1.0 - found['high'])} with "
-            f"{found['level']:.0%} probability, median {shown(1.0 - found['median'])}"
+        interval = body["interval"]
+        low, median, high = (
+            availability_text(1.0 - interval[name]) for name in ("low", "median", "high")
         )
+        say(f"between {low} and {high} with {interval['level']:.0%} probability, median {median}")
     for note in body["notes"]:
         say(note)
     if "at_confidence" in body:
-        found = body["at_confidence"]
-        say(f"at {found['confidence']:.0%} confidence: {found['reason']}")
+        sizing = body["at_confidence"]
+        say(f"at {sizing['confidence']:.0%} confidence: {sizing['reason']}")
     say(f"{body['states']} states, {body['seconds']:.3f} s")

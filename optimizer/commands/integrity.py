@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from core.errors import InputError, require_positive
-from core.terminal import JsonOption, bare_table, out, print_json, say, told_by_option
+from core.terminal import JsonOption, bare_table, option_of, out, print_json, say, told_by_option
 from core.units import FAULT_MONTH_S
 from core.vocabulary import Scheme
 
@@ -19,19 +19,13 @@ if TYPE_CHECKING:
     from optimizer.integrity import FaultOutcomes, Integrity, Measured
 
 
+_SAME = ("corrupt_p", "crash_p", "retry_p", "retry_s", "retry_abort_p", "hardware_crash_per_year",
+         "pool", "repair_s", "horizon_s")  # fmt: skip
 _OPTIONS = {
-    "corrupt_p": "--corrupt-p",
-    "crash_p": "--crash-p",
-    "retry_p": "--retry-p",
+    **{name: option_of(name) for name in _SAME},
     "corrupt_p + crash_p + retry_p": "--corrupt-p, --crash-p and --retry-p",
     "sdc_s": "--sdc-recovery-s",
     "crash_s": "--crash-recovery-s",
-    "retry_s": "--retry-s",
-    "retry_abort_p": "--retry-abort-p",
-    "hardware_crash_per_year": "--hardware-crash-per-year",
-    "pool": "--pool",
-    "repair_s": "--repair-s",
-    "horizon_s": "--horizon-s",
 }  # by the model's arguments
 
 
@@ -97,7 +91,7 @@ def integrity(
     """
     from optimizer import integrity as model
 
-    began = time.perf_counter()
+    start_s = time.perf_counter()
     if scheme is Scheme.cloud and pool is not None:
         raise InputError(
             "--pool",
@@ -127,23 +121,32 @@ def integrity(
         )
 
     with told_by_option(_OPTIONS):
-        injected = measured and _measured(measured, variant, node, corrupt_p, crash_p, retry_p)
-        outcomes = injected.outcomes if injected else _outcomes(node, corrupt_p, crash_p, retry_p)
-        found = share_of_time(outcomes)
-        reach = injected and tuple(
-            share_of_time(one).corrupt for one in (injected.least, injected.most)
+        injection_result = measured and _read_measured(
+            measured, variant, node, corrupt_p, crash_p, retry_p
+        )
+        outcomes = (
+            injection_result.outcomes
+            if injection_result
+            else _outcomes(node, corrupt_p, crash_p, retry_p)
+        )
+        shares = share_of_time(outcomes)
+        interval = injection_result and tuple(
+            share_of_time(outcomes_at_bound).corrupt
+            for outcomes_at_bound in (injection_result.least, injection_result.most)
         )
     if as_json:
-        body = {**_body(found, horizon_s), "corrupt_interval": reach}
-        print_json({**body, "seconds": time.perf_counter() - began})
+        body = {**_body(shares, horizon_s), "corrupt_interval": interval}
+        print_json({**body, "seconds": time.perf_counter() - start_s})
         return
-    _print(found, horizon_s)
-    if injected and reach:
-        said = f"{variant}, of {injected.injections:,} injections"
-        say(f"Corrupt {_percent(reach[0])} to {_percent(reach[1])} (95 %, {said}).")
+    _print(shares, horizon_s)
+    if injection_result and interval:
+        source = f"{variant}, of {injection_result.injections:,} injections"
+        say(f"Corrupt {_percent(interval[0])} to {_percent(interval[1])} (95 %, {source}).")
 
 
-def _measured(folder: Path, variant: str, node: Node | None, *shares: float | None) -> Measured:
+def _read_measured(
+    folder: Path, variant: str, node: Node | None, *shares: float | None
+) -> Measured:
     from optimizer.integrity import read_measured
 
     if node is not None or any(share is not None for share in shares):
@@ -161,15 +164,15 @@ def _outcomes(
 ) -> FaultOutcomes:
     from optimizer.integrity import NODE_TYPES, FaultOutcomes
 
-    given = {"--corrupt-p": corrupt_p, "--crash-p": crash_p, "--retry-p": retry_p}
+    options = {"--corrupt-p": corrupt_p, "--crash-p": crash_p, "--retry-p": retry_p}
     if node is not None:
-        for name, value in given.items():
+        for name, value in options.items():
             if value is not None:
                 raise InputError(
                     name, expected="nothing beside --node", got=str(value), hint="Give one of them."
                 )
         return NODE_TYPES[node.value]
-    for name, value in given.items():
+    for name, value in options.items():
         if value is None and name != "--retry-p":
             types = ", ".join(NODE_TYPES)
             raise InputError(
@@ -181,31 +184,31 @@ def _outcomes(
     return FaultOutcomes(corrupt_p or 0.0, crash_p or 0.0, retry_p or 0.0)
 
 
-def _body(found: Integrity, horizon_s: float) -> dict[str, object]:
+def _body(shares: Integrity, horizon_s: float) -> dict[str, object]:
     return {
-        "correct": found.correct,
-        "corrupt": found.corrupt,
-        "down": found.down,
-        "crash": found.crash,
-        "retry": found.retry,
-        "steady_state": None if found.steady_state is None else asdict(found.steady_state),
-        "error_bound": found.error_bound,
+        "correct": shares.correct,
+        "corrupt": shares.corrupt,
+        "down": shares.down,
+        "crash": shares.crash,
+        "retry": shares.retry,
+        "steady_state": None if shares.steady_state is None else asdict(shares.steady_state),
+        "error_bound": shares.error_bound,
         "horizon_s": horizon_s,
-        "states": found.states,
+        "states": shares.states,
     }
 
 
-def _print(found: Integrity, horizon_s: float) -> None:
+def _print(shares: Integrity, horizon_s: float) -> None:
     table = bare_table("state", "share of time", "time", "in the long run")
     for name in ("correct", "corrupt", "down"):
-        share, steady = getattr(found, name), found.steady_state
-        lasting = "none" if steady is None else _percent(getattr(steady, name))
-        table.add_row(name, _percent(share), _duration(share * horizon_s), lasting)
+        share, steady = getattr(shares, name), shares.steady_state
+        long_run = "none" if steady is None else _percent(getattr(steady, name))
+        table.add_row(name, _percent(share), _duration(share * horizon_s), long_run)
     out.print(table)
     days = f"{horizon_s / 86_400:g} d"
     say(f"\nOver {days} from a correct node; each share is wrong by less than "
-        f"{found.error_bound:.0e}.")  # fmt: skip
-    if found.steady_state is None:
+        f"{shares.error_bound:.0e}.")  # fmt: skip
+    if shares.steady_state is None:
         say("There is no long run: crashed nodes are not repaired, so the pool runs out.")
 
 

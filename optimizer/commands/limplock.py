@@ -95,7 +95,9 @@ def limplock(
     if seed is not None and simulate is None:
         raise InputError("--seed", expected="--simulate beside it", got="none")
     arguments = (*fields(model.Cluster), *fields(model.LimpRates))
-    with told_by_option({one.name: option_of(one.name) for one in arguments} | _SIMULATE):
+    with told_by_option(
+        {argument.name: option_of(argument.name) for argument in arguments} | _SIMULATE
+    ):
         cluster = model.Cluster(nodes, blocks, requests, replicas, threads, limping)
         rates = _rates(
             {
@@ -106,45 +108,45 @@ def limplock(
             {"crash_per_year": crash_per_year, "slowdown": slowdown, "measured": measured},
         )
         choice = {"row": row, "scenario": scenario, "part": part, "arm": arm}
-        slower = _measured(measured, choice, slowdown)
-        found = model.limplock(cluster)
-        simulated = None if simulate is None else _simulated(cluster, simulate, seed)
-        year, ends = _year(cluster, rates, slower)
+        measured_slowdown = _measured(measured, choice, slowdown)
+        probabilities = model.limplock(cluster)
+        simulated = None if simulate is None else _simulate(cluster, simulate, seed)
+        year, bounds = _year(cluster, rates, measured_slowdown)
     if as_json:
-        body: dict[str, object] = asdict(found)
+        body: dict[str, object] = asdict(probabilities)
         if simulated is not None:
             body["simulated"] = {**asdict(simulated), "trials": simulate}
         if year is not None:
             body["per_year"] = asdict(year)
-        if slower is not None and ends is not None:
-            body["measured"] = asdict(slower)
-            body["per_year_at_low"] = asdict(ends.low)
-            body["per_year_at_high"] = None if ends.high is None else asdict(ends.high)
-            body["per_year_at_high_reason"] = ends.reason
+        if measured_slowdown is not None and bounds is not None:
+            body["measured"] = asdict(measured_slowdown)
+            body["per_year_at_low"] = asdict(bounds.low)
+            body["per_year_at_high"] = None if bounds.high is None else asdict(bounds.high)
+            body["per_year_at_high_reason"] = bounds.reason
         print_json(body)
         return
-    _print(cluster, found, simulated)
+    _print(cluster, probabilities, simulated)
     if year is not None:
-        _print_year(cluster, year, ends, slower)
+        _print_year(cluster, year, bounds, measured_slowdown)
 
 
-def _rates(needed: dict[str, float | None], more: dict[str, Any]) -> LimpRates | None:
-    """Return the rates that were given, if any; all of `needed` or none."""
+def _rates(required: dict[str, float | None], optional: dict[str, Any]) -> LimpRates | None:
+    """Return the rates of the options, if any; all of `required` must be there, or none."""
     from optimizer.limplock import LimpRates
 
-    given = {name: value for name, value in (needed | more).items() if value is not None}
-    if not given:
+    options = {name: value for name, value in (required | optional).items() if value is not None}
+    if not options:
         return None
-    for name, value in needed.items():
+    for name, value in required.items():
         if value is None:
             raise InputError(
                 option_of(name),
-                expected="this option beside " + ", ".join(map(option_of, given)),
+                expected="this option beside " + ", ".join(map(option_of, options)),
                 got="none",
                 hint="Hours per year need --limp-per-year, --limp-hours and --repair-hours.",
             )
-    given.pop("measured", None)
-    return LimpRates(**given)
+    options.pop("measured", None)
+    return LimpRates(**options)
 
 
 def _measured(
@@ -153,12 +155,12 @@ def _measured(
     """Return the slowdown that the run measured; None if none is requested."""
     from optimizer.limplock import COPYING, LimpRun, measured_slowdown
 
-    given = {name: value for name, value in choice.items() if value is not None}
+    options = {name: value for name, value in choice.items() if value is not None}
     if run is None:
-        for name in given:
+        for name in options:
             raise InputError(option_of(name), expected="--measured beside it", got="none")
         return None
-    for name, value in given.items():
+    for name, value in options.items():
         if not value:
             raise InputError(option_of(name), expected="a name of the run's", got="an empty one")
     if slowdown is not None:
@@ -169,38 +171,38 @@ def _measured(
             hint="Leave one of them out.",
         )
     for name in ("row", "scenario"):
-        if name not in given:
+        if name not in options:
             raise InputError(
                 option_of(name),
                 expected="this option beside --measured",
                 got="none",
                 hint="The run's page has its rows and scenarios.",
             )
-    row = given["row"]
+    row = options["row"]
     if row not in COPYING:
         raise InputError(
             "--row",
             expected=f"a row whose operation copies blocks: {', '.join(COPYING)}",
             got=f"{row}, whose slowdown does not measure the copying of a crashed node's blocks",
         )
-    return measured_slowdown(LimpRun(run=str(run_folder(run)), **given), Path(), "--measured")
+    return measured_slowdown(LimpRun(run=str(run_folder(run)), **options), Path(), "--measured")
 
 
 def _year(
-    cluster: Cluster, rates: LimpRates | None, slower: MeasuredSlowdown | None
+    cluster: Cluster, rates: LimpRates | None, slowdown: MeasuredSlowdown | None
 ) -> tuple[Year | None, Range | None]:
     """Return the year; with a measured slowdown also at its bounds."""
     from optimizer import limplock as model
 
     if rates is None:
         return None, None
-    if slower is None:
+    if slowdown is None:
         return model.year(cluster, rates), None
-    ends = model.year_range(cluster, rates, slower)
-    return ends.at, ends
+    bounds = model.year_range(cluster, rates, slowdown)
+    return bounds.at, bounds
 
 
-def _simulated(cluster: Cluster, trials: int, seed: int | None) -> Simulated:
+def _simulate(cluster: Cluster, trials: int, seed: int | None) -> Simulated:
     import numpy as np
 
     from optimizer.limplock import simulate
@@ -211,28 +213,28 @@ def _simulated(cluster: Cluster, trials: int, seed: int | None) -> Simulated:
 
 
 def _meanings(cluster: Cluster) -> dict[str, str]:
-    r, b, t = cluster.requests, cluster.blocks, cluster.threads
+    requests, blocks, threads = cluster.requests, cluster.blocks, cluster.threads
     slow = "the limping node" if cluster.limping == 1 else f"one of {cluster.limping} limping nodes"
     return {
-        "read": f"one of a user's {r:,} reads is served by {slow}",
-        "write": f"one of a user's {r:,} writes passes through {slow}",
-        "node_regeneration": f"all {t} copying threads of a healthy node are stuck on {slow}",
+        "read": f"one of a user's {requests:,} reads is served by {slow}",
+        "write": f"one of a user's {requests:,} writes passes through {slow}",
+        "node_regeneration": f"all {threads} copying threads of a healthy node are stuck on {slow}",
         "cluster_regeneration": "those of all healthy nodes are",
         "block": f"a block to be copied has no source left that is not stuck, or {slow}",
-        "any_block": f"one of the {b:,} blocks has none",
+        "any_block": f"one of the {blocks:,} blocks has none",
     }
 
 
-def _print(cluster: Cluster, found: Limplock, simulated: Simulated | None) -> None:
+def _print(cluster: Cluster, probabilities: Limplock, simulated: Simulated | None) -> None:
     table = bare_table("limplock", "probability")
     if simulated is not None:
         table.add_column("simulated, 95 %", justify="right")
     table.add_column("which means that")
     for name, meaning in _meanings(cluster).items():
-        cells = [name.replace("_", " "), _percent(getattr(found, name))]
+        cells = [name.replace("_", " "), _percent(getattr(probabilities, name))]
         if simulated is not None:
-            one = getattr(simulated, name)
-            cells.append(f"{_percent(one.low)} to {_percent(one.high)}")
+            interval = getattr(simulated, name)
+            cells.append(f"{_percent(interval.low)} to {_percent(interval.high)}")
         table.add_row(*cells, meaning)
     out.print(table)
     if simulated is not None:
@@ -243,61 +245,65 @@ def _print(cluster: Cluster, found: Limplock, simulated: Simulated | None) -> No
 
 
 def _print_year(
-    cluster: Cluster, year: Year, ends: Range | None, slower: MeasuredSlowdown | None
+    cluster: Cluster, year: Year, bounds: Range | None, slowdown: MeasuredSlowdown | None
 ) -> None:
-    r = cluster.requests
-    if slower is not None:
-        say(f"\n{_slower(slower)}")
+    requests = cluster.requests
+    if slowdown is not None:
+        say(f"\n{_slowdown_words(slowdown)}")
     say("\nIn a year, with these rates:")
     for name, meaning in (
         ("limping_h", "a node limps"),
-        ("read_h", f"{r:,} reads of a user would meet limplock"),
-        ("write_h", f"{r:,} writes of a user would meet limplock"),
+        ("read_h", f"{requests:,} reads of a user would meet limplock"),
+        ("write_h", f"{requests:,} writes of a user would meet limplock"),
         ("regeneration_h", "blocks of crashed nodes are being copied"),
         ("regeneration_limplock_h", "that is in limplock"),
     ):
-        between = _between(ends, name) if name.startswith("regeneration") else ""
-        say(f"  {_hours(getattr(year, name)):>10} h  {meaning}{between}")
+        range_words = _hours_range(bounds, name) if name.startswith("regeneration") else ""
+        say(f"  {_hours(getattr(year, name)):>10} h  {meaning}{range_words}")
     say(
-        f"Data are lost once in {_years(year.mttdl_years)} years{_years_between(ends)}; "
+        f"Data are lost once in {_years(year.mttdl_years)} years{_years_range(bounds)}; "
         f"{_years(year.mttdl_years_without_limping)} if no node ever limped."
     )
-    if ends is not None and ends.reason:
-        say(f"At the slowdown's upper bound there is no answer: {ends.reason}.")
+    if bounds is not None and bounds.reason:
+        say(f"At the slowdown's upper bound there is no answer: {bounds.reason}.")
 
 
-def _slower(found: MeasuredSlowdown) -> str:
-    """Return the measured slowdown with its bounds."""
-    least = "at least " if found.at_least else ""
-    high = "no upper bound, for waits were cut short"
-    ends = f"{found.low:.3g} to {found.high:.3g}" if found.high else f"from {found.low:.3g}; {high}"
-    text = (
-        f"In limplock it takes {least}{found.factor:.3g} times as long ({ends}; each bound at "
-        f"{found.confidence:g}): {found.where}, arm {found.arm}, {found.part} limping."
+def _slowdown_words(slowdown: MeasuredSlowdown) -> str:
+    at_least = "at least " if slowdown.at_least else ""
+    upper = "no upper bound, for waits were cut short"
+    bounds = (
+        f"{slowdown.low:.3g} to {slowdown.high:.3g}"
+        if slowdown.high
+        else f"from {slowdown.low:.3g}; {upper}"
     )
-    if found.insufficient:
-        text += f" The run does not judge this operation (insufficient): {found.insufficient}."
+    text = (
+        f"In limplock it takes {at_least}{slowdown.factor:.3g} times as long ({bounds}; each "
+        f"bound at {slowdown.confidence:g}): {slowdown.where}, arm {slowdown.arm}, "
+        f"{slowdown.part} limping."
+    )
+    if slowdown.insufficient:
+        text += f" The run does not judge this operation (insufficient): {slowdown.insufficient}."
     return text
 
 
-def _between(ends: Range | None, name: str) -> str:
+def _hours_range(bounds: Range | None, name: str) -> str:
     """Return the hours at both ends of the slowdown."""
-    if ends is None:
+    if bounds is None:
         return ""
-    low = _hours(getattr(ends.low, name))
-    if ends.high is None:
+    low = _hours(getattr(bounds.low, name))
+    if bounds.high is None:
         return f" ({low} h or more)"
-    return f" ({low} to {_hours(getattr(ends.high, name))} h)"
+    return f" ({low} to {_hours(getattr(bounds.high, name))} h)"
 
 
-def _years_between(ends: Range | None) -> str:
+def _years_range(bounds: Range | None) -> str:
     """Return the time to data loss at both ends of the slowdown; a slower card means less time."""
-    if ends is None:
+    if bounds is None:
         return ""
-    most = _years(ends.low.mttdl_years)
-    if ends.high is None:
-        return f" ({most} or fewer)"
-    return f" ({_years(ends.high.mttdl_years)} to {most})"
+    longest = _years(bounds.low.mttdl_years)
+    if bounds.high is None:
+        return f" ({longest} or fewer)"
+    return f" ({_years(bounds.high.mttdl_years)} to {longest})"
 
 
 def _hours(hours: float) -> str:

@@ -71,7 +71,7 @@ def plan(
     ] = None,
     region: Annotated[str | None, typer.Option(help="Region of the price book.")] = None,
     tfvars: Annotated[
-        Path | None, typer.Option(help="Also write the plan as this fleet.tfvars.")
+        Path | None, typer.Option(dir_okay=False, help="Also write the plan as this fleet.tfvars.")
     ] = None,
     pareto: Annotated[
         bool,
@@ -81,12 +81,16 @@ def plan(
     ] = False,
     figures: Annotated[
         Path | None,
-        typer.Option(help="Folder for figures (SVG): the fronts of --pareto, the schedule."),
+        typer.Option(
+            file_okay=False, help="Folder for figures (SVG): the fronts of --pareto, the schedule."
+        ),
     ] = None,
     sensitivity: Annotated[
         bool, typer.Option("--sensitivity", help="Also plan with each input changed.")
     ] = False,
-    output: Annotated[Path | None, typer.Option(help="Also write this plan.json.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="Also write this plan.json.")
+    ] = None,
     example: Annotated[
         bool, typer.Option("--example", help="Print a plan.toml to begin with, and stop.")
     ] = False,
@@ -110,38 +114,42 @@ def plan(
         typer.echo(EXAMPLE.read_text(encoding="utf-8"), nl=False)
         return
     from optimizer.plan.explain.reasons import ExplainOptions
-    from optimizer.plan.planner import explained_plan
+    from optimizer.plan.planner import explain_plan
 
     slo = {"availability": availability, "p95_ms": p95_ms, "p99_ms": p99_ms}
     slo["confidence"] = confidence
-    from_run, capacity = (one and run_folder(one) for one in (from_run, capacity))
-    given = {key: value for key, value in slo.items() if value is not None}
-    over = Overrides(slo=given, scheme=scheme.value if scheme else None, book=book, region=region)
+    from_run, capacity = (run and run_folder(run) for run in (from_run, capacity))
+    limits = {key: value for key, value in slo.items() if value is not None}
+    overrides = Overrides(
+        slo=limits, scheme=scheme.value if scheme else None, book=book, region=region
+    )
     for name, value in (("--workload", workload), ("--arrival", arrival_per_s)):
         if value is not None and capacity is None:
             raise InputError(name, expected="--capacity beside it", got="none")
     if capacity is not None:
-        asked = _asked_of_capacity(capacity, workload, arrival_per_s, from_run or input_, over)
+        request = _capacity_request(
+            capacity, workload, arrival_per_s, from_run or input_, overrides
+        )
     else:
-        asked = _read_request(from_run, input_, over)
-    if figures is not None and not pareto and not asked.load.hours:
+        request = _read_request(from_run, input_, overrides)
+    if figures is not None and not pareto and not request.load.hours:
         raise InputError(
             "--figures", expected="--pareto, or [load] day or week, beside it", got="neither"
         )
     with _progress() as say:
         say("planning")
         today = datetime.datetime.now(datetime.UTC).date()
-        records, why = _records(from_run, law_only)
-        wanted = ExplainOptions(
+        records, not_simulated = _records(from_run, law_only)
+        explain_options = ExplainOptions(
             marginal=True,
             pareto=pareto,
             sensitivity=sensitivity,
             today=today,
             say=say,
             records=records,
-            not_simulated=why,
+            not_simulated=not_simulated,
         )
-        found, body = explained_plan(asked, wanted)
+        outcome, body = explain_plan(request, explain_options)
     texts = ((tfvars, body["tfvars"]), (output, json.dumps(body, indent=2, allow_nan=False) + "\n"))
     written = [path for path, text in texts if path is not None and _write(path, text)]
     written += _draw(figures, body)
@@ -150,8 +158,8 @@ def plan(
     else:
         from optimizer.commands.plan_text import print_plan
 
-        left = [path for path, _ in texts if path and path not in written and path.is_file()]
-        print_plan(found, body, written, left)
+        not_written = [path for path, _ in texts if path and path not in written and path.is_file()]
+        print_plan(outcome, body, written, not_written)
     unsure = body["simulation"].get("verdict") == "undecided"
     raise typer.Exit(0 if body["feasible"] and not unsure else 1)
 
@@ -167,31 +175,31 @@ def _records(from_run: Path | None, law_only: bool) -> tuple[Results | None, str
     return read_results(from_run), ""
 
 
-def _asked_of_capacity(
+def _capacity_request(
     run: Path,
     workload: str | None,
     arrival_per_s: float | None,
-    other: Path | None,
-    over: Overrides,
+    source: Path | None,
+    overrides: Overrides,
 ) -> PlanRequest:
     from optimizer.plan.inputs.overrides import request_from_capacity
 
-    if other is not None or arrival_per_s is None:
+    if source is not None or arrival_per_s is None:
         raise InputError(
             "--capacity",
             expected="with --arrival, and without --from and --input",
-            got=f"with {other}" if other is not None else "no --arrival",
+            got=f"with {source}" if source is not None else "no --arrival",
             hint="In a plan.toml, a tier takes a run by `capacity = RUN`.",
         )
-    return request_from_capacity(run, workload, arrival_per_s, over)
+    return request_from_capacity(run, workload, arrival_per_s, overrides)
 
 
-def _read_request(from_run: Path | None, input_: Path | None, over: Overrides) -> PlanRequest:
+def _read_request(from_run: Path | None, input_: Path | None, overrides: Overrides) -> PlanRequest:
     """Return the request from folder and file, with the options of the command line."""
     from optimizer.plan.inputs.overrides import request_from_file, request_from_run
 
     if input_ is not None:
-        return request_from_file(input_, from_run, over)
+        return request_from_file(input_, from_run, overrides)
     if from_run is None:
         raise InputError(
             "sparecraft plan",
@@ -199,12 +207,12 @@ def _read_request(from_run: Path | None, input_: Path | None, over: Overrides) -
             got="neither",
             hint="`sparecraft plan --example` prints a plan.toml to begin with.",
         )
-    return request_from_run(from_run, over)
+    return request_from_run(from_run, overrides)
 
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Show progress on the terminal if standard error is one; else nothing."""
+    """Show progress if standard error is a terminal."""
     err = Console(stderr=True)
     if not err.is_terminal:
         yield lambda _text: None
@@ -214,27 +222,23 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 
 def _draw(folder: Path | None, body: Mapping[str, Any]) -> list[Path]:
-    """Return the fronts and the schedule as figures in `folder`."""
-    drawn: list[Path] = []
-    for one in body.get("pareto", []) if folder is not None else []:
-        from optimizer.plan.explain.figures import front_svg
+    """Draw the fronts and the schedule as figures in `folder`; return their paths."""
+    if folder is None:
+        return []
+    from optimizer.plan.explain.figures import front_svg
+    from optimizer.plan.explain.schedule_figure import schedule_svg
 
-        assert folder is not None
-        path = folder / f"front-{one['limit'].removesuffix('_ms')}.svg"
-        _write(path, front_svg(one))
-        drawn.append(path)
-    schedule = body.get("schedule")
-    if folder is not None and schedule and schedule["usd_per_month"] is not None:
-        from optimizer.plan.explain.schedule_figure import schedule_svg
-
-        path = folder / "schedule.svg"
-        _write(path, schedule_svg(schedule))
-        drawn.append(path)
-    return drawn
+    fronts, schedule = body.get("pareto", []), body.get("schedule")
+    figures = {
+        f"front-{front['limit'].removesuffix('_ms')}.svg": front_svg(front) for front in fronts
+    }
+    if schedule and schedule["usd_per_month"] is not None:
+        figures["schedule.svg"] = schedule_svg(schedule)
+    return [folder / name for name, svg in figures.items() if _write(folder / name, svg)]
 
 
 def _write(path: Path, text: str) -> bool:
-    """Write `text`, if there is any, and say whether; folders are made."""
+    """Write `text` and create its folders; return False if there is no text."""
     if not text:
         return False
     try:

@@ -9,16 +9,19 @@ from core.terminal import plain_table, print_table, say
 
 
 def print_hosts(body: Mapping[str, Any]) -> None:
-    """The cost of the servers in use, and which tiers' machines stand on each."""
+    """Print the cost of the servers in use, and the tiers whose machines stand on each."""
     say("")
     if body["usd_per_month"] is None:
         say(f"On your own servers: {body['reasons'][0]}.")
         return
     say(f"On your own servers: {body['usd_per_month']:.2f} USD a month (the least: proved)")
     table = plain_table("server", "machines of", "cores", "memory", left=2)
-    for one in body["servers"]:
+    for server in body["servers"]:
         table.add_row(
-            one["host"], ", ".join(one["tiers"]), f"{one['cores']:.0%}", f"{one['memory']:.0%}"
+            server["host"],
+            ", ".join(server["tiers"]),
+            f"{server['cores']:.0%}",
+            f"{server['memory']:.0%}",
         )
     print_table(table)
     for name, tier in body["tiers"].items():

@@ -19,45 +19,51 @@ _WAYS = {
 }
 
 
-def print_limping(found: AgainstLimping, usd: float | None) -> None:
-    """The plan, each way out, the fleet if nothing limped; what was bought, what is cheapest."""
+def print_limping(limping: AgainstLimping, usd: float | None) -> None:
+    """Print the plan, each countermeasure, the fleet if nothing limped, and the cheapest way."""
     table = plain_table("against limping", "fleet", "remedy", "USD a month", "machines")
     table.columns[-1].justify, table.columns[-1].no_wrap = "left", False
     table.add_row("this plan", _usd(usd), "", _usd(usd), "")
-    alone = ("only spares more", found["spares"]), ("only copies more", found["replication"])
-    for name, row in alone:
+    single_ways = (
+        ("only spares more", limping["spares"]),
+        ("only copies more", limping["replication"]),
+    )
+    for name, row in single_ways:
         cost = _cost(row, "usd_per_month")
         table.add_row(name, cost, "", cost, _machines(row))
-    for row in found["remedies"]:
+    for row in limping["remedies"]:
         cells = (_cost(row, "usd_fleet"), _usd(row["usd_remedy"]), _cost(row, "usd_per_month"))
         table.add_row(row["name"], *cells, _machines(row))
-    plain = found["without_limping"]
-    cost = _cost(plain, "usd_per_month")
-    table.add_row("if none limped", cost, "", cost, _machines(plain))
+    unlimped = limping["without_limping"]
+    cost = _cost(unlimped, "usd_per_month")
+    table.add_row("if none limped", cost, "", cost, _machines(unlimped))
     print_table(table)
-    for tier, bought in found["bought"].items():
-        more = ", ".join(_more(key, value) for key, value in bought.items())
-        say(f"Because machines limp, {tier} has: {more}.")
-    say(_cheapest(found))
+    for tier, purchases in limping["bought"].items():
+        purchase_words = ", ".join(_purchase_words(key, value) for key, value in purchases.items())
+        say(f"Because machines limp, {tier} has: {purchase_words}.")
+    say(_cheapest_words(limping))
 
 
-def _cheapest(found: AgainstLimping) -> str:
-    best = found["cheapest"]
-    decided = "cut" not in found["spares"] and "cut" not in found["replication"]
-    if best["way"] is None:
-        if best["perhaps_cheaper"]:
-            undecided = ", ".join(best["perhaps_cheaper"])
-            return f"Cheapest: none found. Not decided, so perhaps feasible: {undecided}."
+def _cheapest_words(limping: AgainstLimping) -> str:
+    cheapest = limping["cheapest"]
+    single_ways_decided = "cut" not in limping["spares"] and "cut" not in limping["replication"]
+    if cheapest["way"] is None:
+        if cheapest["perhaps_cheaper"]:
+            candidates = ", ".join(cheapest["perhaps_cheaper"])
+            return f"Cheapest: none found. Not decided, so perhaps feasible: {candidates}."
         text = "Cheapest: none, as nothing is feasible."
     else:
-        below = ", below spares alone and copies alone" if decided else ""
-        way = _WAYS[best["way"]].format(name=best["name"], below=below)
-        text = f"Cheapest: {way}, at {best['usd_per_month']:.2f} USD a month."
-    if best["equal"]:
-        text += f" As cheap: {', '.join(best['equal'])}."
-    for names, may in ((best["perhaps_cheaper"], "cheaper"), (best["perhaps_equal"], "as cheap")):
+        below = ", below spares alone and copies alone" if single_ways_decided else ""
+        way = _WAYS[cheapest["way"]].format(name=cheapest["name"], below=below)
+        text = f"Cheapest: {way}, at {cheapest['usd_per_month']:.2f} USD a month."
+    if cheapest["equal"]:
+        text += f" As cheap: {', '.join(cheapest['equal'])}."
+    for names, comparison in (
+        (cheapest["perhaps_cheaper"], "cheaper"),
+        (cheapest["perhaps_equal"], "as cheap"),
+    ):
         if names:
-            text += f" Not decided, so perhaps {may}: {', '.join(names)}."
+            text += f" Not decided, so perhaps {comparison}: {', '.join(names)}."
     return text
 
 
@@ -65,7 +71,7 @@ def _machines(row: Row) -> str:
     return row.get("cut") or row.get("reason") or row["fleet"] or ""
 
 
-def _more(key: str, value: int | str) -> str:
+def _purchase_words(key: str, value: int | str) -> str:
     return str(value) if key == "instance_type" else f"{value:+d} {_MACHINES[key]}"
 
 

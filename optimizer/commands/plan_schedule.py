@@ -7,17 +7,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from core.terminal import plain_table, print_table, say
+from core.tolerances import NO_BOUND
 
 _DAY = 24
 
 
 def print_schedule(body: Mapping[str, Any]) -> None:
-    """Cost beside the standing fleet, machines by kind, machines by hour, reasons."""
+    """Print the cost beside the standing fleet, machines by kind and by hour, and the reasons."""
     say("")
     if body["usd_per_month"] is None:
         say(f"By the hour: {body['reasons'][0]}.")
         return
-    say(f"By the hour: {body['usd_per_month']:.2f} USD a month, {_saving(body)}{_proof(body)}")
+    comparison = f"{_saving_words(body)}{_proof_words(body)}"
+    say(f"By the hour: {body['usd_per_month']:.2f} USD a month, {comparison}")
     print_table(_machines(body))
     print_table(_hours(body))
     if "front" in body:
@@ -28,36 +30,42 @@ def print_schedule(body: Mapping[str, Any]) -> None:
     say("  machines by the hour. plan.json (--output) has them as figures, --figures draws them.")
 
 
-def _saving(body: Mapping[str, Any]) -> str:
+def _saving_words(body: Mapping[str, Any]) -> str:
     saved = body["saved_usd_per_month"]
     return f"{abs(saved):.2f} {'less' if saved >= 0 else 'more'} than the standing fleet"
 
 
-def _proof(body: Mapping[str, Any]) -> str:
-    least = {"usd": "cheapest", "nodes": "fewest machines", "energy": "least energy"}
-    what = least[body["objective"]]
-    return (
-        f" ({what}: proved)" if body["proved"] else f" (at most {body['gap']:.1%} above the least)"
-    )
+def _proof_words(body: Mapping[str, Any]) -> str:
+    objectives = {"usd": "cheapest", "nodes": "fewest machines", "energy": "least energy"}
+    objective, gap = objectives[body["objective"]], body["gap"]
+    if body["proved"]:
+        return f" ({objective}: proved)"
+    if gap < NO_BOUND:
+        return f" (not proved: the {objective} may be up to {gap:.1%} less)"
+    return f" (nothing is proved of the {objective})"
 
 
 def _machines(body: Mapping[str, Any]) -> Any:
     table = plain_table("machines", "type", "paid", "bought", "most", "USD", left=3)
     for name, tier in body["tiers"].items():
-        shown = name
-        for one in tier["machines"]:
-            bought = str(one["bought"]) if one["bought"] else ""
+        tier_name = name
+        for machine in tier["machines"]:
+            bought = str(machine["bought"]) if machine["bought"] else ""
             table.add_row(
-                shown, one["instance_type"], one["purchase"], bought, str(one["most"]),
-                f"{one['usd_per_month']:.2f}",
-            )  # fmt: skip
-            shown = ""
+                tier_name,
+                machine["instance_type"],
+                machine["purchase"],
+                bought,
+                str(machine["most"]),
+                f"{machine['usd_per_month']:.2f}",
+            )
+            tier_name = ""
     return table
 
 
 def _hours(body: Mapping[str, Any]) -> Any:
     table = plain_table("hours", "load", "running", "reserved", "on demand", "spot")
-    for first, last, row in _alike(body):
+    for first, last, row in _group_alike(body):
         hours = _hour(first) if first == last else f"{_hour(first)} to {_hour(last)}"
         counts = [str(row[key]) for key in ("running", "reserved", "on_demand", "spot")]
         table.add_row(hours, f"{row['per_s']:.4g}/s", *counts)
@@ -69,24 +77,24 @@ def _hour(number: int) -> str:
     return f"{hour:02d}:00" if number < _DAY else f"day {day + 1} {hour:02d}:00"
 
 
-def _alike(body: Mapping[str, Any]) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
-    """Hours in a row with the same load and machines: the first, the last, and one of them."""
+def _group_alike(body: Mapping[str, Any]) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
+    """Yield each run of hours with the same load and machines: first and last hour, one row."""
 
     def key(row: Mapping[str, Any]) -> list[Any]:
         return [value for name, value in row.items() if name != "hour"]
 
     for _, rows in itertools.groupby(body["by_hour"], key):
-        same = list(rows)
-        yield same[0]["hour"], same[-1]["hour"], same[0]
+        alike = list(rows)
+        yield alike[0]["hour"], alike[-1]["hour"], alike[0]
 
 
 def _print_front(points: list[Mapping[str, Any]]) -> None:
     if not points:
         return
-    other = next(key for key in points[0] if key not in ("usd_per_month", "proved"))
-    title = {"machines": "machines on average", "kwh_per_month": "kWh a month"}[other]
+    measure = next(key for key in points[0] if key not in ("usd_per_month", "proved"))
+    title = {"machines": "machines on average", "kwh_per_month": "kWh a month"}[measure]
     table = plain_table(title, "USD a month", "proved")
     for point in points:
         proved = "yes" if point["proved"] else "no"
-        table.add_row(f"{point[other]:.6g}", f"{point['usd_per_month']:.2f}", proved)
+        table.add_row(f"{point[measure]:.6g}", f"{point['usd_per_month']:.2f}", proved)
     print_table(table)

@@ -12,6 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from core.terminal import out, plain_table, print_table, say
+from core.tolerances import NO_BOUND
+from core.units import duration
 from core.vocabulary import Mechanism
 from optimizer.commands.plan_domains import print_domains
 from optimizer.commands.plan_hosts import print_hosts
@@ -25,14 +27,17 @@ from optimizer.plan.outcome import Plan
 
 
 def print_plan(
-    plan: Plan, body: Mapping[str, Any], written: Sequence[Path], left: Sequence[Path]
+    plan: Plan, body: Mapping[str, Any], written: Sequence[Path], not_written: Sequence[Path]
 ) -> None:
-    """Print plan.json for people; `written` are the files that hold more, `left` those that were to
-    hold a plan and are as they were, for there is none."""
+    """Print plan.json for people.
+
+    `written` are the files that hold more. `not_written` are files that were to hold a plan; they
+    are unchanged, because there is no plan."""
     if plan.feasible is None:
         _print_lines("The plan is undecided", body["reasons"])
         say("")
-    _print_warnings(body["warnings"])
+    for line in body["warnings"]:
+        out.print(Text(f"! {line}", style="yellow"))
     if plan.fleet is not None:
         _print_fleet(body, {name: tier["cpus"] for name, tier in plan.fleet.tiers.items()})
         if body["schedule"] is not None:
@@ -60,7 +65,7 @@ def print_plan(
     _print_lines("Assumed, the most decisive first", body["assumptions"])
     for path in written:
         say(f"Wrote {path}")
-    for path in left:
+    for path in not_written:
         say(f"Not written: {path}, since no plan counts; the file there is of earlier")
 
 
@@ -95,32 +100,48 @@ def _print_fleet(body: Mapping[str, Any], cores: Mapping[str, float]) -> None:
     for line in (*_load(body["load"]), *_data(body["state"] or {})):
         out.print(Text(line))
     if not body["solver"]["proved"]:
-        gap = body["solver"]["gap"]
-        say(f"\nNot proved to be the cheapest: a plan could cost up to {gap:.1%} less. Hence no")
-        say("marginal prices, fronts or sensitivities: lower max_nodes or max_replicas for these.")
+        say(f"\n{unproved(body)}")
+        say("Hence no marginal prices, fronts or sensitivities: lower max_nodes or max_replicas,")
+        say("or offer fewer variants, for these.")
+
+
+def unproved(body: Mapping[str, Any]) -> str:
+    """Return how much less a plan could cost, or how far a search came that proved nothing."""
+    solver, choices = body["solver"], body["integrity"]
+    if solver["gap"] < NO_BOUND:
+        return f"Not proved to be the cheapest: a plan could cost up to {solver['gap']:.1%} less."
+    time_words = f"after {solver['seconds']:.3g} s"
+    if choices is not None and choices["choices_that_keep"] > 1:
+        searched = f"{choices['choices_decided']:,} of {choices['choices_that_keep']:,}"
+        return (
+            f"Nothing is proved of its cost: {time_words}, {searched} choices of variants were "
+            "searched to their end."
+        )
+    steps = f"{solver['solves']:,} solves and {solver['latency_cuts']:,} cuts"
+    return f"Nothing is proved of its cost: {time_words}, {steps} the search had no lower bound."
 
 
 def _data(tiers: Mapping[str, Any]) -> Iterable[str]:
     """Yield a line for each consequence of a tier's data and writes."""
-    for name, one in tiers.items():
+    for name, tier_state in tiers.items():
         parts = []
-        if one["carries_per_s_most"] is not None:
+        if tier_state["carries_per_s_most"] is not None:
             parts.append(
-                f"writes use {one['writes_use']:.0%} of every machine, and bound it to "
-                f"{one['carries_per_s_most']:.4g} requests/s"
+                f"writes use {tier_state['writes_use']:.0%} of every machine, and bound it to "
+                f"{tier_state['carries_per_s_most']:.4g} requests/s"
             )
-        if one["copy_s"] is not None:
+        if tier_state["copy_s"] is not None:
             parts.append(
-                f"a machine that joins copies {one['data_gb']:g} GB and serves after "
-                f"{one['serves_again_s']:.0f} s"
+                f"a machine that joins copies {tier_state['data_gb']:g} GB and serves after "
+                f"{duration(tier_state['serves_again_s'])}"
             )
-        if one["takes_over_s"] is not None:
+        if tier_state["takes_over_s"] is not None:
             parts.append(
-                f"without a primary {one['without_primary']:.2g} of the year "
-                f"({one['takes_over_s']:g} s each time)"
+                f"without a primary {tier_state['without_primary']:.2g} of the year "
+                f"({duration(tier_state['takes_over_s'])} each time)"
             )
-        if one["data_lost"]:
-            parts.append(f"without its last copy {one['data_lost']:.2g}")
+        if tier_state["data_lost"]:
+            parts.append(f"without its last copy {tier_state['data_lost']:.2g}")
         if parts:
             yield f"{name}: {'; '.join(parts)}"
 
@@ -134,78 +155,78 @@ def _legend(tiers: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the meanings of abbreviations in column heads, for those in the table."""
     used = sorted({Mechanism(tier["mechanism"]) for tier in tiers})
     return [
-        *(f"by {one}, {one.meaning}" for one in used),
+        *(f"by {mechanism}, {mechanism.meaning}" for mechanism in used),
         "r: copies of a request, of which the first good answer counts; tokens: requests that a "
         "server works on at once; load: of the machines that are needed for it",
     ]
 
 
 def predicted_table(body: Mapping[str, Any]) -> Table:
-    """Return each figure beside its limit; with the law's probabilities where the law predicts."""
-    slo, found = body["inputs"]["slo"], body["predicted"]
-    by_law = found["evidence"] != "simulated"
-    sure = (body["margin"] or {}) if by_law else {}  # the law's error is not the simulator's
-    head = ["predicted", "SLO", f"plan ({found['evidence']})", "of what is allowed"]
-    if sure:
-        at = slo.get("confidence")
-        head += ["kept with", *([f"at {at:g}"] if at is not None else [])]
+    """Return each figure beside its limit, and the law's probabilities if the law predicts."""
+    slo, predicted = body["inputs"]["slo"], body["predicted"]
+    by_law = predicted["evidence"] != "simulated"
+    law_margins = (body["margin"] or {}) if by_law else {}  # the law's error is not the simulator's
+    head = ["predicted", "SLO", f"plan ({predicted['evidence']})", "of what is allowed"]
+    if law_margins:
+        confidence = slo.get("confidence")
+        head += ["kept with", *([f"at {confidence:g}"] if confidence is not None else [])]
     table = plain_table(*head)
     for key in ("availability", "p95_ms", "p99_ms"):
-        asked, value = slo.get(key), found.get(key)
-        if asked is None and value is None:
+        limit, value = slo.get(key), predicted.get(key)
+        if limit is None and value is None:
             continue
         axis = Axis(key)
-        shown = "-" if value is None else axis.text(axis.from_stated(value))
+        value_text = "-" if value is None else axis.text(axis.from_stated(value))
         unit = " ms" if key != "availability" else ""
-        margin = "" if asked is None or value is None else _margin(key, asked, value)
-        cells = ["-" if asked is None else f"{asked:.12g}{unit}", shown, margin]
-        one = sure.get(key)
-        if sure:
-            cells.append(f"{one['probability_kept']:.0%}" if one else "")
+        margin = "" if limit is None or value is None else _margin(key, limit, value)
+        cells = ["-" if limit is None else f"{limit:.12g}{unit}", value_text, margin]
+        law_margin = law_margins.get(key)
+        if law_margins:
+            cells.append(f"{law_margin['probability_kept']:.0%}" if law_margin else "")
             if slo.get("confidence") is not None:
-                cells.append(f"{one['at_confidence_ms']:.2f} ms" if one else "")
+                cells.append(f"{law_margin['at_confidence_ms']:.2f} ms" if law_margin else "")
         table.add_row(_name(key), *cells)
     return table
 
 
-def _present(there: Mapping[str, Any], usd: float) -> Table:
+def _present(present: Mapping[str, Any], usd: float) -> Table:
     table = plain_table("against today", "present", "plan", "USD more", left=3)
-    for name, tier in there["tiers"].items():
+    for name, tier in present["tiers"].items():
         plan = tier["plan"] if tier["changes"] else "the same"
-        table.add_row(name, tier["present"], plan, _more(tier["usd_more"]))
-    present = f"{there['usd_per_month']:.2f}"
-    table.add_row("USD a month", present, f"{usd:.2f}", _more(there["usd_more"]))
+        table.add_row(name, tier["present"], plan, _difference(tier["usd_more"]))
+    present_usd = f"{present['usd_per_month']:.2f}"
+    table.add_row("USD a month", present_usd, f"{usd:.2f}", _difference(present["usd_more"]))
     return table
 
 
-def _present_words(there: Mapping[str, Any]) -> str:
-    if there["keeps_all_limits"]:
+def _present_words(present: Mapping[str, Any]) -> str:
+    if present["keeps_all_limits"]:
         return "The present fleet keeps all limits."
-    found = there["predicted"]
-    if found is None:
+    predicted = present["predicted"]
+    if predicted is None:
         return "The present fleet was not looked at: there was no time, or too many places."
-    figures = [f"availability {_availability(found['availability'])}",
-               f"load {_percent_up(found['utilisation'])}"]  # fmt: skip
+    figures = [f"availability {_availability(predicted['availability'])}",
+               f"load {_round_up(predicted['utilisation'])}"]  # fmt: skip
     figures += [
-        f"{_name(key)} {'without end' if found[key] is None else f'{found[key]:.2f} ms'}"
+        f"{_name(key)} {'without end' if predicted[key] is None else f'{predicted[key]:.2f} ms'}"
         for key in ("p95_ms", "p99_ms")
-        if key in found
+        if key in predicted
     ]
-    broken = f"does not keep {' and '.join(there['breaks'])}: {', '.join(figures)}."
-    if there["keeps_all_limits"] is None:
-        return f"The present fleet, not counted in all ways for want of time, {broken}"
-    return f"The present fleet {broken}"
+    breach = f"does not keep {' and '.join(present['breaks'])}: {', '.join(figures)}."
+    if present["keeps_all_limits"] is None:
+        return f"The present fleet, not counted in all ways for want of time, {breach}"
+    return f"The present fleet {breach}"
 
 
-def _percent_up(share: float) -> str:
-    """Rounded up, so that what is above a limit is not shown as the limit."""
+def _round_up(share: float) -> str:
+    """Return the share in percent, rounded up: a share above a limit is not shown as the limit."""
     return f"{math.ceil(1000 * share - 1e-9) / 10:.1f}%"
 
 
 def _load(load: Mapping[str, Any]) -> list[str]:
     """Return the planned load, with the load and the time up to which the fleet suffices."""
-    planned, most = f"{load['planned_per_s']:.4g}", f"{load['holds_to_per_s']:.4g}"
-    text = f"Planned for {planned} requests/s, holds up to {most} ({load['headroom']:+.0%})"
+    planned, limit = f"{load['planned_per_s']:.4g}", f"{load['holds_to_per_s']:.4g}"
+    text = f"Planned for {planned} requests/s, holds up to {limit} ({load['headroom']:+.0%})"
     text += f": then {load['gives_way']} gives way."
     if load["holds_months"] is not None:
         growth = f"{100 * load['growth_per_month']:.3g} % a month"
@@ -213,7 +234,7 @@ def _load(load: Mapping[str, Any]) -> list[str]:
     lines = [text]
     if load.get("day"):
         hours = sorted(load["day"], key=lambda hour: hour["per_s"])
-        lines += [f"{name} hour: {_hour(one)}" for name, one in
+        lines += [f"{name} hour: {_hour(hour)}" for name, hour in
                   (("quietest", hours[0]), ("busiest", hours[-1]))]  # fmt: skip
     return lines
 
@@ -224,9 +245,9 @@ def _hour(hour: Mapping[str, Any]) -> str:
     return f"{hour['hour']:02d}:00, " + ", ".join(parts)
 
 
-def _margin(key: str, asked: float, value: float) -> str:
-    """Return the used share of the SLO: of the unavailability, or of the time."""
-    used = (1.0 - value) / (1.0 - asked) if key == "availability" else value / asked
+def _margin(key: str, limit: float, value: float) -> str:
+    """Return the share of the SLO's unavailability, or of its time, that the plan uses."""
+    used = (1.0 - value) / (1.0 - limit) if key == "availability" else value / limit
     return f"{used:.0%}"
 
 
@@ -247,24 +268,24 @@ def _steps(axis: Axis, price: Prices) -> list[tuple[str, str, str]]:
 
     def change(name: str, text: str, step: Step | None, without: str) -> None:
         if step is not None:
-            rows.append((text, _more(step["usd_more"]), _slope(step)))
+            rows.append((text, _difference(step["usd_more"]), _slope(step)))
         else:
             cut = price["why"][name].startswith(CUT)
             rows.append((text, "not found in time" if cut else without, ""))
 
     rows: list[tuple[str, str, str]] = []
-    word = "above" if axis.is_availability else "below"
+    direction = "above" if axis.is_availability else "below"
     tighter, looser = price["tighter"], price["looser"]
     if axis.is_availability:
         nine = price["next_nine"]
         if nine is not None:
-            rows.append((f"next nine {nine['target']:.12g}", _more(nine["usd_more"]), ""))
+            rows.append((f"next nine {nine['target']:.12g}", _difference(nine["usd_more"]), ""))
         else:
             change("next_nine", "next nine", None, "")
     end = f", up to {text(tighter['limit'])}" if tighter and tighter["limit"] is not None else ""
-    change("tighter", f"{word} {text(price['reached'])}{end}", tighter, _more(None))
+    change("tighter", f"{direction} {text(price['reached'])}{end}", tighter, _difference(None))
     start = text(looser["limit"]) if looser and looser["limit"] is not None else "any"
-    change("looser", f"{start} or looser", looser, _more(0.0))
+    change("looser", f"{start} or looser", looser, _difference(0.0))
     return rows
 
 
@@ -275,7 +296,7 @@ def _slope(step: Step) -> str:
     return ""
 
 
-def _more(usd: float | None) -> str:
+def _difference(usd: float | None) -> str:
     """Return a difference with its sign; none where there is no difference."""
     if usd is None:
         return "not feasible"
@@ -291,9 +312,9 @@ def _front(front: Mapping[str, Any]) -> Table:
         value = point[axis.key]
         cells = [axis.text(axis.from_stated(value))]
         cells += [f"{point['nines']:.4f}"] if axis.is_availability else []
-        mark = "plan: " if point["chosen"] else ""
+        plan_mark = "plan: " if point["chosen"] else ""
         dots = "" if point["next_is_adjacent"] else " ..."
-        table.add_row(*cells, f"{point['usd_per_month']:.2f}", f"{mark}{point['fleet']}{dots}")
+        table.add_row(*cells, f"{point['usd_per_month']:.2f}", f"{plan_mark}{point['fleet']}{dots}")
     return table
 
 
@@ -307,13 +328,10 @@ def _sensitivity(rows: Sequence[Mapping[str, Any]]) -> Table:
             table.add_row(*cells, "not feasible")
         else:
             changed = ", ".join(row["changed"]) or "none"
-            table.add_row(*cells, f"{row['usd_per_month']:.2f}", _more(row["usd_more"]), changed)
+            table.add_row(
+                *cells, f"{row['usd_per_month']:.2f}", _difference(row["usd_more"]), changed
+            )
     return table
-
-
-def _print_warnings(lines: Sequence[str]) -> None:
-    for line in lines:
-        out.print(Text(f"! {line}", style="yellow"))
 
 
 def _print_lines(title: str, lines: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,17 +51,23 @@ def list_(
 
     Example: sparecraft prices list --region us-east-1
     """
-    found = price_book(book)
+    price_list = price_book(book)
     with told_by_option({"region": "--region"}):
-        regions = {name: found.instances(name) for name in ([region] if region else found.regions)}
+        regions = {
+            name: price_list.instances(name)
+            for name in ([region] if region else price_list.regions)
+        }
     if as_json:
-        rows = {name: [_row(found, one) for one in group] for name, group in regions.items()}
-        head = {"book": book, "as_of": found.as_of, "source": found.source}
+        rows = {
+            name: [_row(price_list, instance) for instance in group]
+            for name, group in regions.items()
+        }
+        head = {"book": book, "as_of": price_list.as_of, "source": price_list.source}
         print_json({**head, "regions": rows})
         return
     for name, group in regions.items():
-        out.print(_owned(found, group) if found.costs else _rented(name, group))
-    say(f"Prices of {found.as_of}; {HOURS_PER_MONTH:g} h a month. Source: {found.source}")
+        out.print(_owned(price_list, group) if price_list.costs else _rented(name, group))
+    say(f"Prices of {price_list.as_of}; {HOURS_PER_MONTH:g} h a month. Source: {price_list.source}")
 
 
 @group.command()
@@ -86,55 +93,56 @@ def refresh(
     new = fetch(old, region or list(old.regions), today)
     write_book(new.book, output)
     if as_json:
-        priced = {name: len(group) for name, group in new.book.regions.items()}
+        priced = {name: len(instances) for name, instances in new.book.regions.items()}
         head = {"output": str(output), "as_of": new.book.as_of, "source": new.book.source}
         print_json({**head, "priced": priced, "missing": new.missing})
         return
-    for name, group in new.book.regions.items():
-        say(f"{name}: {len(group)} types priced")
+    for name, instances in new.book.regions.items():
+        say(f"{name}: {len(instances)} types priced")
         if new.missing[name]:
             say(f"  not returned, so left out: {', '.join(new.missing[name])}")
-    left = sorted(set(old.regions) - set(new.book.regions))
-    if left:
-        say(f"Not asked for, so left out: {', '.join(left)}")
+    left_out = sorted(set(old.regions) - set(new.book.regions))
+    if left_out:
+        say(f"Not asked for, so left out: {', '.join(left_out)}")
     say(f"Wrote {output}; use it with --book {output}")
 
 
-def _row(book: PriceBook, one: Instance) -> dict[str, object]:
+def _row(book: PriceBook, instance: Instance) -> dict[str, object]:
     row: dict[str, object] = {
-        "name": one.name,
-        "vcpus": one.vcpus,
-        "memory_gb": one.memory_gb,
-        "usd_per_hour": one.usd_per_hour,
-        "usd_per_month": one.usd_per_month,
-        "usd_per_month_off": one.usd_per_month_off,
-        "baseline_share": one.baseline_share,
+        "name": instance.name,
+        "vcpus": instance.vcpus,
+        "memory_gb": instance.memory_gb,
+        "usd_per_hour": instance.usd_per_hour,
+        "usd_per_month": instance.usd_per_month,
+        "usd_per_month_off": instance.usd_per_month_off,
+        "baseline_share": instance.baseline_share,
     }
-    cost = book.costs.get(one.name)
+    cost = book.costs.get(instance.name)
     if cost is not None:
-        parts = {"purchase": cost.purchase, "power": cost.power}
-        row["usd_per_month_of"] = {**parts, "space": cost.space, "staff": cost.staff}
+        row["usd_per_month_of"] = asdict(cost)
     return row
 
 
-def _rented(region: str, group: tuple[Instance, ...]) -> Table:
+def _rented(region: str, instances: tuple[Instance, ...]) -> Table:
     table = _table(region, "vCPU", "GiB", "USD/h", "USD/month", "baseline")
-    for one in group:
-        baseline = "" if one.baseline_share == 1 else f"{one.baseline_share:.0%}"
-        money = (f"{one.usd_per_hour:.5g}", f"{one.usd_per_month:.2f}")
-        table.add_row(one.name, f"{one.vcpus:g}", f"{one.memory_gb:g}", *money, baseline)
+    for instance in instances:
+        baseline = "" if instance.baseline_share == 1 else f"{instance.baseline_share:.0%}"
+        money = (f"{instance.usd_per_hour:.5g}", f"{instance.usd_per_month:.2f}")
+        table.add_row(
+            instance.name, f"{instance.vcpus:g}", f"{instance.memory_gb:g}", *money, baseline
+        )
     return table
 
 
-def _owned(book: PriceBook, group: tuple[Instance, ...]) -> Table:
+def _owned(book: PriceBook, instances: tuple[Instance, ...]) -> Table:
     parts = ("purchase", "power", "space", "staff")
     table = _table("on-prem: USD/month", "cores", "GiB", *parts, "total", "off", "USD/h")
-    for one in group:
-        cost = book.costs[one.name]
+    for instance in instances:
+        cost = book.costs[instance.name]
         money = (cost.purchase, cost.power, cost.space, cost.staff, cost.total, cost.off)
         cells = [f"{usd:.2f}" for usd in money]
-        size = (f"{one.vcpus:g}", f"{one.memory_gb:g}")
-        table.add_row(one.name, *size, *cells, f"{one.usd_per_hour:.5f}")
+        size = (f"{instance.vcpus:g}", f"{instance.memory_gb:g}")
+        table.add_row(instance.name, *size, *cells, f"{instance.usd_per_hour:.5f}")
     return table
 
 

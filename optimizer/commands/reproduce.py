@@ -46,11 +46,11 @@ def pcraft(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
     """
     from optimizer.reproduce import measured, ranges, show, tables
 
-    began = time.perf_counter()
+    start_s = time.perf_counter()
     cells = {reading: tables.all_cells(reading) for reading in tables.READINGS}
     at_two = tables.table_ii_b_at_two_a_year()
-    tables_s = time.perf_counter() - began
-    claims, injected = ranges.claims(), list(measured.rows())
+    tables_s = time.perf_counter() - start_s
+    claims, injections = ranges.claims(), list(measured.rows())
     drawn = _draw(figures, lambda: _charts("pcraft").charts())
     fitted = cells["fitted"]
     matched = sum(cell.matches for cell in fitted)
@@ -59,16 +59,19 @@ def pcraft(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
             {
                 "cells": len(fitted),
                 "matched": matched,
-                "mismatched": [_at_odds(cell) for cell in fitted if not cell.matches],
+                "mismatched": [_mismatch(cell) for cell in fitted if not cell.matches],
                 "reading": "fitted",
-                "readings": {reading: _by_table(found) for reading, found in cells.items()},
-                "literal_mismatched": [_at_odds(c) for c in cells["literal"] if not c.matches],
+                "readings": {
+                    reading: _group_by_table(reading_cells)
+                    for reading, reading_cells in cells.items()
+                },
+                "literal_mismatched": [_mismatch(c) for c in cells["literal"] if not c.matches],
                 "infeasible": [_infeasible(c) for r in cells.values() for c in r if c.ours is None],
                 "table_ii_b_at_2_per_year": at_two,
                 "figures": [asdict(claim) for claim in claims],
-                "figure_7_measured": [asdict(row) for row in injected],
+                "figure_7_measured": [asdict(row) for row in injections],
                 "drawn": drawn,
-                "seconds": {"tables": tables_s, "all": time.perf_counter() - began},
+                "seconds": {"tables": tables_s, "all": time.perf_counter() - start_s},
             }
         )
     else:
@@ -78,11 +81,11 @@ def pcraft(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
         show.show_claims(out, claims)
         say(f"  {ranges.RULE}")
         say("\nFig. 7 with our own injections")
-        show.show_measured(out, injected)
+        show.show_measured(out, injections)
         say(f"\nTables II and III: {matched} of {len(fitted)} cells match in the fitted reading, "
             f"{sum(c.matches for c in cells['literal'])} in the literal one "
             f"({tables_s:.1f} s).")  # fmt: skip
-        _say_drawn(drawn)
+        _print_figures(drawn)
     raise typer.Exit(0 if matched == len(fitted) else 1)
 
 
@@ -125,15 +128,17 @@ def spare(
         raise InputError("--policy", expected=" or ".join(POLICIES), got=policy)
     claims, grids = replicas.claims(), replicas.grids()
     drawn = _draw(figures, lambda: _charts("spare").charts())
-    ends = COPIES if simulation else ()
-    simulated = [one for copies in ends for one in outcomes(policy=policy, copies=copies)]
+    copy_kinds = COPIES if simulation else ()
+    simulated = [
+        outcome for copies in copy_kinds for outcome in outcomes(policy=policy, copies=copies)
+    ]
     if as_json:
-        found = [
-            asdict(one) | {"matches": one.matches, "iterations": one.iterations}
-            for one in simulated
+        outcome_rows = [
+            asdict(outcome) | {"matches": outcome.matches, "iterations": outcome.iterations}
+            for outcome in simulated
         ]
-        more = {"policy": policy, "simulated": found, "drawn": drawn}
-        print_json(_held_against(claims, grids) | more)
+        rest = {"policy": policy, "simulated": outcome_rows, "drawn": drawn}
+        print_json(_claims_body(claims, grids) | rest)
         return
     limit = published("spare")["mediawiki"]["collision_max"]
     for name, grid in grids.items():
@@ -147,7 +152,7 @@ def spare(
         from optimizer.reproduce.show_simulated import show_simulated
 
         show_simulated(out, simulated, policy)
-    _say_drawn(drawn)
+    _print_figures(drawn)
 
 
 @group.command()
@@ -172,8 +177,8 @@ def limplock(
     compared = paper.compared() if simulation else []
     drawn = _draw(figures, lambda: _charts("limplock").charts(compared))
     if as_json:
-        more = {"simulated": [asdict(one) for one in compared], "drawn": drawn}
-        print_json(_held_against(claims, grids) | more)
+        rest = {"simulated": [asdict(comparison) for comparison in compared], "drawn": drawn}
+        print_json(_claims_body(claims, grids) | rest)
         return
     for grid in grids.values():
         show.show_grid(out, grid)
@@ -184,7 +189,7 @@ def limplock(
         from optimizer.reproduce.show_limplock import show_compared
 
         show_compared(out, compared)
-    _say_drawn(drawn)
+    _print_figures(drawn)
 
 
 _READINGS = """Two readings of "6/year":
@@ -194,7 +199,7 @@ _READINGS = """Two readings of "6/year":
 
 
 def _charts(paper: str) -> Any:
-    """The paper's module of figures, imported when figures are asked for."""
+    """Import the paper's module of figures; only if figures are requested."""
     return import_module(f"optimizer.reproduce.draw_{paper}")
 
 
@@ -208,14 +213,14 @@ def _draw(folder: Path | None, charts: Callable[[], Charts]) -> list[str]:
     return [str(path) for path in write_figures(folder, charts())]
 
 
-def _say_drawn(drawn: list[str]) -> None:
+def _print_figures(drawn: list[str]) -> None:
     if drawn:
         say("\nFigures:")
         for path in drawn:
             say(f"  {path}")
 
 
-def _held_against(claims: Sequence[Claim], grids: Mapping[str, Grid]) -> dict[str, object]:
+def _claims_body(claims: Sequence[Claim], grids: Mapping[str, Grid]) -> dict[str, object]:
     at_odds = [asdict(claim) for claim in claims if not claim.matches]
     return {
         "claims": len(claims),
@@ -225,14 +230,14 @@ def _held_against(claims: Sequence[Claim], grids: Mapping[str, Grid]) -> dict[st
     }
 
 
-def _by_table(cells: list[Cell]) -> dict[str, dict[str, list[int | None]]]:
+def _group_by_table(cells: list[Cell]) -> dict[str, dict[str, list[int | None]]]:
     body: dict[str, dict[str, list[int | None]]] = {}
     for cell in cells:
         body.setdefault(cell.table, {}).setdefault(cell.node, []).append(cell.ours)
     return body
 
 
-def _at_odds(cell: Cell) -> dict[str, object]:
+def _mismatch(cell: Cell) -> dict[str, object]:
     keys = ("table", "node", "column", "paper", "ours", "reading", "explanation")
     return {key: getattr(cell, key) for key in keys}
 

@@ -82,20 +82,20 @@ def simulate(
         _predict(from_run, "baseline" if arm is None else arm, predict, as_json)
         return
     assert input_file is not None
-    found = program.simulate(read_text(input_file), threads=threads, place=str(input_file))
+    result = program.simulate(read_text(input_file), threads=threads, place=str(input_file))
     if as_json:
-        print_json(found)
+        print_json(result)
     else:
-        for report in found["reports"]:
+        for report in result["reports"]:
             _print(report)
-        speed = found["events"] / max(found["wall_s"], 1e-9)
-        say(f"{found['events']:,} events in {found['wall_s']:.2f} s, {speed:,.0f} a second")
-    raise typer.Exit(0 if all(r["stopped"] == "done" for r in found["reports"]) else 1)
+        speed = result["events"] / max(result["wall_s"], 1e-9)
+        say(f"{result['events']:,} events in {result['wall_s']:.2f} s, {speed:,.0f} a second")
+    raise typer.Exit(0 if all(report["stopped"] == "done" for report in result["reports"]) else 1)
 
 
-def _check(given: Collection[str]) -> None:
+def _check(options: Collection[str]) -> None:
     """Refuse options that contradict each other, or change nothing."""
-    ways = [name for name in _WAYS if name in given]
+    ways = [name for name in _WAYS if name in options]
     if len(ways) != 1:
         raise InputError(
             ways[0] if ways else "--input",
@@ -103,28 +103,28 @@ def _check(given: Collection[str]) -> None:
             got=" and ".join(ways) or "none",
             hint="Give one of them; --example prints scenarios to begin with.",
         )
-    for name, other in _ONLY_WITH.items():
-        if name in given and other not in given:
-            raise InputError(name, expected=f"{other} beside it", got="none", hint="Leave it out.")
+    for name, needed in _ONLY_WITH.items():
+        if name in options and needed not in options:
+            raise InputError(name, expected=f"{needed} beside it", got="none", hint="Leave it out.")
 
 
 def _replay(trace: Path, as_json: bool) -> int:
     from optimizer.simulation import program
 
-    found = program.replay(trace)
-    difference = found["first_difference"]
+    replayed = program.replay(trace)
+    difference = replayed["first_difference"]
     if as_json:
-        print_json(found)
+        print_json(replayed)
         return int(difference is not None)
-    ended = {
+    endings = {
         "exit": "",
         "full": " (the trace ends at trace_lines_max)",
         "cut": " (the arbiter was killed: the trace may lack its last decisions)",
     }
     say(
-        f"{found['equal']:,} of {found['compared']:,} decisions are the same, {found['grants']:,} "
-        f"servers given; {found['policy']} at first, {found['servers']} servers"
-        + ended[found["ended"]]
+        f"{replayed['equal']:,} of {replayed['compared']:,} decisions are the same, "
+        f"{replayed['grants']:,} servers given; {replayed['policy']} at first, "
+        f"{replayed['servers']} servers" + endings[replayed["ended"]]
     )
     if difference is not None:
         say(f"{trace}:{difference['line']}: the first decision that differs")
@@ -136,41 +136,46 @@ def _replay(trace: Path, as_json: bool) -> int:
 def _predict(run_dir: Path, arm: str, predicted: str | None, as_json: bool) -> None:
     from optimizer.simulation.fidelity import fidelity
 
-    found = fidelity(run_dir, arm, [predicted] if predicted else [])
+    predictions = fidelity(run_dir, arm, [predicted] if predicted else [])
     if as_json:
-        print_json([asdict(one) | {"off": one.off} for one in found])
+        print_json([asdict(prediction) | {"off": prediction.off} for prediction in predictions])
         return
     table = bare_table("arm", "", "requests", "measured", "simulated", "off", left=2)
-    rows = [(f"{arm} (fitted)", "", found[0].fitted)] if found else []
-    rows += [(one.predicted_arm, str(one.requests), one.predicted) for one in found]
+    rows = [(f"{arm} (fitted)", "", predictions[0].fitted)] if predictions else []
+    rows += [
+        (prediction.predicted_arm, str(prediction.requests), prediction.predicted)
+        for prediction in predictions
+    ]
     for name, requests, pairs in rows:
-        for q, (real, ours) in pairs.items():
-            off = f"{100 * (ours / real - 1):+.0f} %"
-            table.add_row(name, q, requests, _ms(real, None), _ms(ours, None), off)
+        for percentile, (measured, simulated) in pairs.items():
+            off = f"{100 * (simulated / measured - 1):+.0f} %"
+            table.add_row(
+                name, percentile, requests, _ms(measured, None), _ms(simulated, None), off
+            )
     out.print(table)
-    if found:
-        one = found[0]
-        host = f", {one.busy_cores:.2g} of the host's {one.host_cores:g} cores used by others"
+    if predictions:
+        fit = predictions[0]
+        host = f", {fit.busy_cores:.2g} of the host's {fit.host_cores:g} cores used by others"
         say(
-            f"fitted: {1e3 * one.work_s:.3g} core ms a page at the front, and "
-            f"{1e3 * one.after_s:.3g} after the reply"
-            f"{host if one.host_cores else ''}"
+            f"fitted: {1e3 * fit.work_s:.3g} core ms a page at the front, and "
+            f"{1e3 * fit.after_s:.3g} after the reply"
+            f"{host if fit.host_cores else ''}"
         )
-        if one.copies_correlation is not None:
-            say(f"  correlation of the work of a page's copies {one.copies_correlation:.2f}")
-        for what, speed in one.speeds.items():
-            say(f"  speed {speed:.2g}: {what}")
+        if fit.copies_correlation is not None:
+            say(f"  correlation of the work of a page's copies {fit.copies_correlation:.2f}")
+        for subject, speed in fit.speeds.items():
+            say(f"  speed {speed:.2g}: {subject}")
 
 
 def _print(report: Report) -> None:
-    stopped = {
+    stop_words = {
         "done": "",
         "unstable": ": unstable, the figures mean nothing",
         "events": ": cut off",
     }
-    say(f"\n{report['name'] or 'scenario'}{stopped[report['stopped']]}")
+    say(f"\n{report['name'] or 'scenario'}{stop_words[report['stopped']]}")
     latency = report["latency"]
-    percentiles = (f"p{one['q']:g}" for one in latency["percentiles"])
+    percentiles = (f"p{percentile['q']:g}" for percentile in latency["percentiles"])
     head = ("requests", "failed", "mean", *percentiles, "copies lost", "used")
     table = bare_table("", *head)
     table.add_row("page", *_row(latency, report["failed"]), "", "")

@@ -18,28 +18,31 @@ _REPLACING = ("cloud", "pf")
 
 @dataclass(frozen=True)
 class Failovers:
-    """Times [s]. CrashRecovery: from the crash until a replacement serves, without the time that
-    the fail-over waited for another one or for a standby. PoolRepair: until the machine is in the
-    pool or, if nothing replaces it, serves again."""
+    """Times [s].
+
+    CrashRecovery: from the crash until a replacement serves, without the time that the fail-over
+    waited for another fail-over or for a standby. PoolRepair: until the machine is in the pool or,
+    if nothing replaces it, serves again.
+    """
 
     crash_recovery_s: tuple[float, ...] = ()
     pool_repair_s: tuple[float, ...] = ()
 
     def rates(self) -> JsonObject:
-        """`failover_s` and `repair_s` of a [rates] table, those with enough samples."""
-        found = {"failover_s": self.crash_recovery_s, "repair_s": self.pool_repair_s}
+        """Return `failover_s` and `repair_s` of a [rates] table, if they have enough samples."""
+        samples_by_name = {"failover_s": self.crash_recovery_s, "repair_s": self.pool_repair_s}
         return {
             name: {"samples": list(samples)}
-            for name, samples in found.items()
+            for name, samples in samples_by_name.items()
             if len(samples) >= SAMPLES_LEAST
         }
 
     def thin(self) -> list[str]:
         """Return the events that were too rare to be used."""
-        found = {"fail-over": self.crash_recovery_s, "repair": self.pool_repair_s}
+        samples_by_name = {"fail-over": self.crash_recovery_s, "repair": self.pool_repair_s}
         return [
             f"{name} time: {len(samples)} seen, {SAMPLES_LEAST} needed; not used"
-            for name, samples in found.items()
+            for name, samples in samples_by_name.items()
             if 0 < len(samples) < SAMPLES_LEAST
         ]
 

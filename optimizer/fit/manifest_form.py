@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from core.config_file import ConfigFile, Positive, Written, check, refusal
+from core.config_file import ConfigFile, Positive, Seconds, Written, check, refusal
 from core.errors import MOST
 from core.json_object import JsonObject
 from core.runfiles.manifest import FILE
@@ -21,58 +21,35 @@ _Share = Annotated[float, Field(ge=0, le=MOST)]
 
 
 class MachineForm(Written):
-    """A machine of the inventory."""
-
     name: str | None = None
     tier: str | None = None
     role: str | None = None
     standby: bool | None = None
-    address: str | None = None
     instance_type: str | None = None
 
 
-class EntryForm(Written):
-    """A tier that takes load."""
-
-    tier: str
-
-
-class EndpointsForm(Written):
-    """The tiers that take load: `entries`, or the address of the only one."""
-
-    entries: list[EntryForm] | None = None
-    entry: str | None = None
-
-
 class InventoryForm(Written):
-    """The machines of the run."""
-
     scheme: str | None = None
     machines: list[MachineForm] | None = None
-    endpoints: EndpointsForm | None = None
 
 
 class TierForm(Written):
     """A tier of fleet.tfvars."""
 
-    role: str | None = None
-    calls: list[str] | None = None
-    cpus: Positive | None = None
-    memory_mb: Positive | None = None
-    nic_mbps: Positive | None = None
-    disk_mbps: Positive | None = None
+    role: str
+    calls: list[str]
+    cpus: Positive
+    memory_mb: Positive
+    nic_mbps: Positive
+    disk_mbps: Positive
 
 
 class ArbiterForm(Written):
-    """An arbiter of fleet.tfvars."""
-
     tokens: _Count | None = None
 
 
 class FleetForm(Written):
-    """A fleet.tfvars."""
-
-    tiers: dict[str, TierForm | None] | None = None
+    tiers: dict[str, TierForm] | None = None
     arbiters: dict[str, ArbiterForm | None] | None = None
 
 
@@ -86,8 +63,6 @@ class SettingsForm(Written):
 
 
 class ArmForm(Written):
-    """An arm."""
-
     settings: dict[str, SettingsForm | None] | None = None
 
 
@@ -97,20 +72,28 @@ class RoleFitForm(Written):
     token_hold: str | None = None
 
 
-class RoleForm(Written):
-    """A role of the run."""
+class PromotionForm(Written):
+    """The promotion of another machine of a role's tier."""
 
+    role: str | None = None
+    state: str
+    takes_s: Positive
+    loss_of: Literal["primary", "any"] = "primary"
+    nodes_min: Annotated[int, Field(ge=2, le=MOST)] = 2
+
+
+class RoleForm(Written):
+    protocol: str | None = None
     fit: RoleFitForm | None = None
     state: str | None = None
+    promotion: PromotionForm | None = None
 
 
 class LoadForm(Written):
-    """The load."""
-
     stages: list[Any] | None = None
     trace: Any = None
-    connect_timeout_s: Positive | None = None
-    response_timeout_s: Positive | None = None
+    connect_timeout_s: Seconds | None = None
+    response_timeout_s: Seconds | None = None
 
 
 class EndpointForm(Written):
@@ -120,14 +103,10 @@ class EndpointForm(Written):
 
 
 class InterferenceForm(Written):
-    """The neighbours."""
-
     cpu_workers: Annotated[int, Field(ge=0, le=MOST)] | None = None
 
 
 class SpecForm(Written):
-    """The design."""
-
     fleet: FleetForm | None = None
     arms: dict[str, ArmForm] | None = None
     roles: dict[str, RoleForm] | None = None
@@ -149,16 +128,14 @@ class BlockForm(Written):
 
 
 class HostForm(Written):
-    """The host of the run."""
-
     cores: Positive | None = None
     blocks: list[BlockForm] | None = None
 
     @model_validator(mode="after")
-    def _is_whole(self) -> HostForm:
+    def _require_complete(self) -> HostForm:
         for number, block in enumerate(self.blocks or []):
-            whole = None not in (self.cores, block.busy_share, block.stolen_share)
-            if block.others_share is not None and not whole:
+            complete = None not in (self.cores, block.busy_share, block.stolen_share)
+            if block.others_share is not None and not complete:
                 raise refusal(
                     "cores, busy_share and stolen_share beside others_share",
                     got="not all of them",
@@ -168,8 +145,6 @@ class HostForm(Written):
 
 
 class ManifestForm(Written):
-    """A manifest.json."""
-
     fleet: InventoryForm | None = None
     spec: SpecForm | None = None
     host: HostForm | None = None

@@ -25,13 +25,14 @@ from optimizer.fit.spec import TierSettings, TierSpec, arms_of, tiers_of
 if TYPE_CHECKING:
     import polars as pl
 
-_REQUESTS = ("arm", "repeat", "phase", "intended_s", "done_s", "latency_ms", "outcome")
+_REQUESTS = ("arm", "repeat", "phase", "name", "intended_s", "done_s", "latency_ms", "outcome")
 _ARBITERS = (
-    *("time_s", "tier", "policy", "replicas", "server", "requests", "last_latency_us"),
-    *("latency_us_sum", "latency_count", "received", "tokens_in_use", "client_accepted"),
+    *("time_s", "tier", "protocol", "policy", "replicas", "server", "requests", "last_latency_us"),
+    *("latency_us_sum", "latency_count", "received", "reads", "reads_of_one", "writes"),
+    *("tokens_in_use", "client_accepted"),
 )
 _NO_RUN = "Name a run's folder: `sparecraft list` shows them."
-_HOSTS = ("time_s", "machine", "tier", "cpu_percent", "cpu_cores")
+_HOSTS = ("time_s", "machine", "tier", "cpu_percent", "cpu_cores", "net_rx_mbps", "net_tx_mbps")
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,6 @@ class Results:
     against: str = ""  # why nothing may be concluded from the run
 
     def settings(self, arm: str, tier: str) -> TierSettings:
-        """Return an arm's settings of a tier."""
         return self.arms.get(arm, {}).get(tier, TierSettings())
 
 

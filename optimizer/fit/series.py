@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats, Mask
 from core.runfiles.events import Window
 
 if TYPE_CHECKING:
     import polars as pl
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -33,33 +31,32 @@ class Block:
 class Series:
     """One server's counters at the polls (resets joined), and its load at each poll."""
 
-    time_s: Array
-    requests: Array
-    latency_s: Array  # cumulative
-    count: Array
-    last_latency_s: Array
-    replicas: Array
-    tad: NDArray[np.bool_]
+    time_s: Floats
+    requests: Floats
+    latency_s: Floats  # cumulative
+    count: Floats
+    last_latency_s: Floats
+    tad: Mask
 
 
 @dataclass(frozen=True)
 class TierSeries:
     """One tier's counters at the polls, and its servers."""
 
-    time_s: Array
-    received: Array
-    reads: Array
-    reads_of_one: Array  # of the reads, for one certain machine
-    writes: Array
-    accepted: Array
-    tokens_in_use: Array
-    replicas: Array
-    tad: NDArray[np.bool_]
+    time_s: Floats
+    received: Floats
+    reads: Floats
+    reads_of_one: Floats  # of the reads, for one certain machine
+    writes: Floats
+    accepted: Floats
+    tokens_in_use: Floats
+    replicas: Floats
+    tad: Mask
     servers: Mapping[str, Series]
-    protocol: str | None = None  # None in runs until 29 November 2026, which tell no writes either
+    protocol: str | None  # None without a poll
 
 
-def _cumulative(counter: Array) -> Array:
+def _cumulative(counter: Floats) -> Floats:
     """Return a counter without its resets; a lower value means that it restarted from zero."""
     if not len(counter):
         return counter
@@ -79,28 +76,16 @@ def tier_series(arbiters: pl.DataFrame, tier: str) -> TierSeries:
     return TierSeries(
         time_s=column(polls, "time_s"),
         received=_cumulative(column(polls, "received")),
-        reads=_cumulative(_if_any(polls, "reads")),
-        reads_of_one=_cumulative(_if_any(polls, "reads_of_one")),
-        writes=_cumulative(_if_any(polls, "writes")),
+        reads=_cumulative(column(polls, "reads")),
+        reads_of_one=_cumulative(column(polls, "reads_of_one")),
+        writes=_cumulative(column(polls, "writes")),
         accepted=_cumulative(column(polls, "client_accepted")),
         tokens_in_use=column(polls, "tokens_in_use"),
         replicas=column(polls, "replicas"),
         tad=(polls["policy"] == "tad").to_numpy(),
         servers=servers,
-        protocol=_protocol(polls),
+        protocol=str(polls["protocol"][0]) if polls.height else None,
     )
-
-
-def _if_any(frame: pl.DataFrame, name: str) -> Array:
-    """Return a column, or zeros in older runs without it."""
-    return column(frame, name) if name in frame.columns else np.zeros(frame.height)
-
-
-def _protocol(polls: pl.DataFrame) -> str | None:
-    if "protocol" not in polls.columns or not polls.height:
-        return None
-    told = polls["protocol"][0]
-    return None if told is None else str(told)
 
 
 def _series(part: pl.DataFrame) -> Series:
@@ -110,18 +95,17 @@ def _series(part: pl.DataFrame) -> Series:
         latency_s=_cumulative(column(part, "latency_us_sum")) / 1e6,
         count=_cumulative(column(part, "latency_count")),
         last_latency_s=column(part, "last_latency_us") / 1e6,
-        replicas=column(part, "replicas"),
         tad=(part["policy"] == "tad").to_numpy(),
     )
 
 
-def column(frame: pl.DataFrame, name: str) -> Array:
+def column(frame: pl.DataFrame, name: str) -> Floats:
     import polars as pl
 
     return frame[name].cast(pl.Float64).fill_null(0.0).to_numpy()
 
 
-def inside(time_s: Array, blocks: Iterable[Window | Block]) -> NDArray[np.bool_]:
+def inside(time_s: Floats, blocks: Iterable[Window | Block]) -> Mask:
     """Mark intervals between polls (i, i+1) that lie in one of the blocks.
 
     Parameters: time_s (n,) of the polls [s].  Returns: (n - 1,).
@@ -132,8 +116,8 @@ def inside(time_s: Array, blocks: Iterable[Window | Block]) -> NDArray[np.bool_]
     return result
 
 
-def touched(time_s: Array, windows: Iterable[Window | Block], margin_s: float) -> NDArray[np.bool_]:
-    """Mark intervals between polls that meet a window, widened by margin_s (narrowed if negative).
+def touched(time_s: Floats, windows: Iterable[Window | Block], margin_s: float) -> Mask:
+    """Mark intervals between polls that overlap a window, widened by margin_s (narrower if < 0).
 
     Parameters: time_s (n,) of the polls [s]; margin_s [s].  Returns: (n - 1,).
     """
@@ -146,7 +130,9 @@ def touched(time_s: Array, windows: Iterable[Window | Block], margin_s: float) -
 
 def overlap_s(windows: Sequence[Window], block: Block) -> float:
     """Return the time [s] of the block inside any of the windows, which may overlap."""
-    spans = sorted((max(w.start_s, block.start_s), min(w.end_s, block.end_s)) for w in windows)
+    spans = sorted(
+        (max(window.start_s, block.start_s), min(window.end_s, block.end_s)) for window in windows
+    )
     total, reached = 0.0, -math.inf
     for start_s, end_s in spans:
         total += max(0.0, end_s - max(start_s, reached))

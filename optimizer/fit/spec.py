@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from core.errors import InputError
 from optimizer.fit.manifest_form import (
     ArbiterForm,
     ArmForm,
-    EndpointsForm,
     FleetForm,
     InventoryForm,
     MachineForm,
@@ -26,11 +22,12 @@ from optimizer.fit.manifest_form import (
 
 _PLACE = "manifest.json: spec.fleet.tiers"
 _BY_DEFAULT = "round-robin"  # an arm's policy that does not say
+NOT_READ = ("tcp",)  # protocols whose requests the arbiter does not read, and so never copies
 
 
 @dataclass(frozen=True)
 class TierSpec:
-    """A tier of the run. `cpus` None: not stated, to be inferred from the hosts' metrics."""
+    """A tier of the run, or one that plan.toml states, without `cpus`."""
 
     name: str
     role: str
@@ -38,12 +35,17 @@ class TierSpec:
     nodes: int
     cpus: float | None
     memory_mb: float
-    nic_mbps: float | None
-    disk_mbps: float | None
+    nic_mbps: float
+    disk_mbps: float
     standby: int = 0
     instance_type: str = ""  # on a platform that has types
     token_hold: str = "request"  # what holds a token: a request, or a connection
     state: str | None = None  # what a machine keeps: none, copied, own; None: its role says nothing
+    promote_s: float | None = None  # until another machine is the primary; None: nothing promotes
+    any_loss_stops_writes: bool = False  # for promote_s; False: the primary's alone does
+    min_nodes: int = 1  # active machines that survive the loss of one
+    promoters: tuple[TierSpec, ...] = ()  # called tiers that promote its machines
+    is_copied: bool = True  # False: no arbiter can send a read to several of its machines
 
 
 @dataclass(frozen=True)
@@ -64,97 +66,106 @@ def arms_of(manifest: ManifestForm) -> dict[str, dict[str, TierSettings]]:
 
 
 def _settings(arm: ArmForm, arbiters: Mapping[str, ArbiterForm | None]) -> dict[str, TierSettings]:
-    stated, found = arm.settings or {}, {}
+    stated, settings = arm.settings or {}, {}
     for tier in {**arbiters, **stated}:
-        own, arbiter = stated.get(tier) or SettingsForm(), arbiters.get(tier) or ArbiterForm()
-        found[tier] = TierSettings(
-            policy=own.policy or _BY_DEFAULT,
-            replicas=own.replicas or 1,
-            tokens=own.tokens or arbiter.tokens or 1,
-            look_ahead=own.look_ahead,
+        tier_settings, arbiter = (
+            stated.get(tier) or SettingsForm(),
+            arbiters.get(tier) or ArbiterForm(),
         )
-    return found
+        settings[tier] = TierSettings(
+            policy=tier_settings.policy or _BY_DEFAULT,
+            replicas=tier_settings.replicas or 1,
+            tokens=tier_settings.tokens or arbiter.tokens or 1,
+            look_ahead=tier_settings.look_ahead,
+        )
+    return settings
 
 
 def tiers_of(manifest: ManifestForm) -> tuple[TierSpec, ...]:
     """Return the tiers from the front to the back. Raises InputError if they are no chain."""
     fleet, spec = manifest.fleet or InventoryForm(), manifest.spec or SpecForm()
     stated = (spec.fleet or FleetForm()).tiers or {}
-    machines = [m for m in fleet.machines or [] if m.role != "arbiter"]
-    names = [m.tier for m in machines if m.tier]
+    arbiters = (spec.fleet or FleetForm()).arbiters
+    machines = [machine for machine in fleet.machines or [] if machine.role != "arbiter"]
+    names = [machine.tier for machine in machines if machine.tier]
     if not names:
         raise InputError(
             "manifest.json: fleet.machines",
             expected="the inventory's machines with their tiers",
             got="none",
         )
+    if unknown := set(names) - set(stated):
+        got = ", ".join(sorted(unknown))
+        raise InputError(_PLACE, expected="the tiers of the machines", got=f"no {got}")
     tiers = {}
     for name in dict.fromkeys(names):
-        own = [m for m in machines if m.tier == name]
-        tiers[name] = _tier(name, own, stated.get(name) or TierForm(), spec.roles or {})
-    return _front_to_back(tiers, _entry(fleet))
+        tier_machines = [machine for machine in machines if machine.tier == name]
+        tiers[name] = _tier(name, tier_machines, stated[name], spec.roles or {})
+        if arbiters is not None and name not in arbiters:
+            tiers[name] = replace(tiers[name], is_copied=False)
+    tiers = {name: _with_promoters(tier, tiers, spec.roles or {}) for name, tier in tiers.items()}
+    promoters = {promoter.name for tier in tiers.values() for promoter in tier.promoters}
+    serving = {name: tier for name, tier in tiers.items() if name not in promoters}
+    return _front_to_back(serving)
+
+
+def _with_promoters(
+    tier: TierSpec, tiers: Mapping[str, TierSpec], roles: Mapping[str, RoleForm]
+) -> TierSpec:
+    """Return the tier with what its role says of promotion, if its own machines promote, or it
+    calls a tier that does."""
+    promotion = (roles.get(tier.role) or RoleForm()).promotion
+    if promotion is None:
+        return tier
+    called = (tiers[name] for name in tier.calls if name in tiers)
+    promoters = tuple(other for other in called if other.role == promotion.role)
+    if promotion.role is not None and not promoters:
+        return tier
+    return replace(
+        tier,
+        state=promotion.state,
+        promote_s=promotion.takes_s,
+        any_loss_stops_writes=promotion.loss_of == "any",
+        min_nodes=promotion.nodes_min,
+        promoters=promoters,
+    )
 
 
 def _tier(
     name: str, machines: Sequence[MachineForm], stated: TierForm, roles: Mapping[str, RoleForm]
 ) -> TierSpec:
     active = [machine for machine in machines if not machine.standby]
-    role = stated.role or (active[0].role if active else None) or ""
-    told = roles.get(role) or _default_roles().get(role) or RoleForm()
+    role_form = roles.get(stated.role) or RoleForm()
     return TierSpec(
         name=name,
-        role=role,
-        calls=tuple(stated.calls or ()),
+        role=stated.role,
+        calls=tuple(stated.calls),
         nodes=len(active),
         cpus=stated.cpus,
-        memory_mb=stated.memory_mb or 512.0,
+        memory_mb=stated.memory_mb,
         nic_mbps=stated.nic_mbps,
         disk_mbps=stated.disk_mbps,
         standby=len(machines) - len(active),
         instance_type=(active[0].instance_type if active else None) or "",
-        token_hold=(told.fit or RoleFitForm()).token_hold or "request",
-        state=told.state,
+        token_hold=(role_form.fit or RoleFitForm()).token_hold or "request",
+        state=role_form.state,
+        is_copied=role_form.protocol not in NOT_READ,
     )
 
 
-@functools.cache
-def _default_roles() -> dict[str, RoleForm]:
-    """Today's roles, for runs until 23 November 2026, whose manifests have none."""
-    file = Path(__file__).with_name("default_roles.json")
-    roles = json.loads(file.read_text(encoding="utf-8"))
-    return {name: RoleForm.model_validate(role) for name, role in roles.items()}
-
-
-def _entry(fleet: InventoryForm) -> str | None:
-    """Return the tier with the load: the stated one, or that of the endpoint's address."""
-    endpoints = fleet.endpoints or EndpointsForm()
-    if endpoints.entries:
-        return endpoints.entries[0].tier
-    host = (endpoints.entry or "").split("//")[-1].split("/")[0].split(":")[0]
-    for machine in fleet.machines or []:
-        if machine.role == "arbiter" and machine.address == host:
-            return machine.tier
-    return None
-
-
-def _front_to_back(tiers: dict[str, TierSpec], entry: str | None) -> tuple[TierSpec, ...]:
+def _front_to_back(tiers: dict[str, TierSpec]) -> tuple[TierSpec, ...]:
     called = {name for tier in tiers.values() for name in tier.calls}
-    if called:
-        heads = [name for name in tiers if name not in called]
-    else:
-        heads = [name for name in tiers if name == entry or len(tiers) == 1]
+    heads = [name for name in tiers if name not in called]
     if len(heads) != 1:
         expected = "what each tier calls, so that one is the entry"
         raise InputError(_PLACE, expected=expected, got=f"entries {heads}")
     order = [heads[0]]
-    while len(following := [n for n in tiers[order[-1]].calls if n in tiers]) == 1:
+    while len(following := [name for name in tiers[order[-1]].calls if name in tiers]) == 1:
         if following[0] in order:
             break
         order += following
     rest = [name for name in tiers if name not in order]
-    if len(rest) == 1 and not called:
-        order += rest
-    elif rest:
+    if rest:
         got = f"{' -> '.join(order)} without {', '.join(rest)}"
         raise InputError(_PLACE, expected="a chain: each tier calls the next", got=got)
     return tuple(tiers[name] for name in order)

@@ -45,11 +45,11 @@ class _Share(Written):
 
     @field_validator("interval", mode="before")
     @classmethod
-    def _pair(cls, value: object) -> object:
+    def _read_pair(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
 
     @model_validator(mode="after")
-    def _inside(self) -> _Share:
+    def _require_inside(self) -> _Share:
         if self.p is not None and self.interval is not None:
             low, high = self.interval
             if not low <= self.p <= high:
@@ -66,8 +66,8 @@ class _Shares(Written):
     retry: _Share
 
     @model_validator(mode="after")
-    def _of_one_whole(self) -> _Shares:
-        total = sum(one.p or 0.0 for one in (self.corrupt, self.crash, self.retry))
+    def _require_total(self) -> _Shares:
+        total = sum(share.p or 0.0 for share in (self.corrupt, self.crash, self.retry))
         if total > 1.0 + PROBABILITY_ROUNDING:
             raise refusal("shares of at most 1 together", got=f"{total:g}")
         return self
@@ -114,23 +114,25 @@ def read_measured(folder: Path, variant: str) -> Measured:
     result = _read(folder, variant, "--measured", "--variant")
     result.require_valid("--measured")
     p, crash, retry = _shares(result, variant)
-    found = result.bitflips.outcomes_for_planner[variant].corrupt.interval
-    if found is None:
+    interval = result.bitflips.outcomes_for_planner[variant].corrupt.interval
+    if interval is None:
         raise InputError("--measured", expected="the interval of the corrupt share", got="none")
-    low, high = found
+    low, high = interval
     corrupt = (p, low, min(high, 1.0 - (crash + retry)))
-    whole, least, most = (FaultOutcomes(one, crash, retry) for one in corrupt)
-    return Measured(whole, least, most, _injections(result, variant))
+    expected, least, most = (FaultOutcomes(corrupt_p, crash, retry) for corrupt_p in corrupt)
+    return Measured(expected, least, most, _injections(result, variant))
 
 
 def _injections(result: _Result, variant: str) -> int:
-    return next(one.injections for one in result.bitflips.pooled if one.variant == variant)
+    return next(pooled.injections for pooled in result.bitflips.pooled if pooled.variant == variant)
 
 
 def _shares(result: _Result, variant: str) -> tuple[float, float, float]:
     """Return the shares of corruption, crashes and retries."""
-    found = result.bitflips.outcomes_for_planner[variant]
-    corrupt, crash, retry = (one.p for one in (found.corrupt, found.crash, found.retry))
+    outcomes = result.bitflips.outcomes_for_planner[variant]
+    corrupt, crash, retry = (
+        share.p for share in (outcomes.corrupt, outcomes.crash, outcomes.retry)
+    )
     if corrupt is None or crash is None or retry is None:
         raise InputError(
             f"variant {variant}",
@@ -143,15 +145,15 @@ def _shares(result: _Result, variant: str) -> tuple[float, float, float]:
 
 def _read(folder: Path, variant: str, at_run: str, at_variant: str) -> _Result:
     result = part_of(folder, "bitflips", _Result, at_run)
-    known = [
-        one.variant
-        for one in result.bitflips.pooled
-        if one.variant in result.bitflips.outcomes_for_planner
+    variants = [
+        pooled.variant
+        for pooled in result.bitflips.pooled
+        if pooled.variant in result.bitflips.outcomes_for_planner
     ]
-    if variant not in known:
+    if variant not in variants:
         raise InputError(
             at_variant,
-            expected=f"one of {', '.join(known)}",
+            expected=f"one of {', '.join(variants)}",
             got=variant,
             hint="Name a variant that the run has.",
         )

@@ -128,19 +128,21 @@ def integrity(
         hardware_per_s /= YEAR_S
     _check_pool(pool, repair_s)
     node = _node_rates(outcomes, fault_per_s, recovery, hardware_per_s)
-    replaced = np.zeros((4, 4))
-    replaced[_CRASH, _CORRECT] = 1.0 / recovery.crash_s
+    replacement = np.zeros((4, 4))
+    replacement[_CRASH, _CORRECT] = 1.0 / recovery.crash_s
     crash_per_s = node[_CORRECT, _CRASH] + outcomes.retry_p * fault_per_s * recovery.retry_abort_p
-    whole = node + replaced
+    with_replacement = node + replacement
     if pool is None or crash_per_s == 0:
-        return _integrity(occupancy(whole, horizon_s), 0.0, _steady_state(whole))
+        return _integrity(
+            occupancy(with_replacement, horizon_s), 0.0, _steady_state(with_replacement)
+        )
     steady = None
     if repair_s is not None:
-        steady = _steady_state(node, pool, replaced, np.eye(4) / repair_s)
-    beyond = _more_than(pool, crash_per_s * horizon_s)
-    if beyond < _NEGLIGIBLE:
-        return _integrity(occupancy(whole, horizon_s), beyond, steady)
-    return _integrity(*_with_pool(node, replaced, horizon_s, pool, repair_s), steady)
+        steady = _steady_state(node, pool, replacement, np.eye(4) / repair_s)
+    exceeded = _pool_exceeded_p(pool, crash_per_s * horizon_s)
+    if exceeded < _NEGLIGIBLE:
+        return _integrity(occupancy(with_replacement, horizon_s), exceeded, steady)
+    return _integrity(*_solve_with_pool(node, replacement, horizon_s, pool, repair_s), steady)
 
 
 def _check_pool(pool: int | None, repair_s: float | None) -> None:
@@ -173,15 +175,15 @@ def _node_rates(
     return rates
 
 
-def _more_than(pool: int, crashes: float) -> float:
-    """P(more crashes than the pool has nodes), at most that of a node that is never down."""
+def _pool_exceeded_p(pool: int, crashes: float) -> float:
+    """Return P(more crashes than pool nodes), as for a node that is never down (an upper bound)."""
     from scipy.special import pdtrc
 
     return float(pdtrc(pool, crashes))
 
 
-def _with_pool(
-    node: Matrix, replaced: Matrix, horizon_s: float, pool: int, repair_s: float | None
+def _solve_with_pool(
+    node: Matrix, replacement: Matrix, horizon_s: float, pool: int, repair_s: float | None
 ) -> tuple[Occupancy, float]:
     """Return the chain of node and pool, cut below an improbable pool, and the cut's error.
 
@@ -190,12 +192,12 @@ def _with_pool(
     """
     size = min(8, pool)
     while True:
-        found = occupancy(_pool_rates(node, replaced, size, repair_s), horizon_s)
-        waiting = float(found.shares[-4 + _CRASH])
+        occupied = occupancy(_pool_rates(node, replacement, size, repair_s), horizon_s)
+        waiting = float(occupied.shares[-4 + _CRASH])
         if size == pool:
-            return found, 0.0
+            return occupied, 0.0
         if waiting < _NEGLIGIBLE:
-            return found, waiting
+            return occupied, waiting
         if size == _LEVELS_MAX:
             raise InputError(
                 "pool",
@@ -206,31 +208,32 @@ def _with_pool(
         size = min(8 * size, pool, _LEVELS_MAX)
 
 
-def _pool_rates(node: Matrix, replaced: Matrix, pool: int, repair_s: float | None) -> Matrix:
-    """State 4 k + s: the node in s, k of the pool consumed."""
+def _pool_rates(node: Matrix, replacement: Matrix, pool: int, repair_s: float | None) -> Matrix:
+    """Return the rates of node and pool; state 4 k + s: the node in s, k of the pool consumed."""
     above, below = np.eye(pool + 1, k=1), np.eye(pool + 1, k=-1)
-    rates = np.kron(np.eye(pool + 1), node) + np.kron(above, replaced)
+    rates = np.kron(np.eye(pool + 1), node) + np.kron(above, replacement)
     if repair_s is not None:
         rates += np.kron(below, np.eye(4) / repair_s)
     return rates
 
 
 def _steady_state(
-    node: Matrix, pool: int = 0, replaced: Matrix | None = None, repaired: Matrix | None = None
+    node: Matrix, pool: int = 0, replacement: Matrix | None = None, repair: Matrix | None = None
 ) -> Shares:
-    """Long-run shares of `_pool_rates`, by elimination without subtraction, the emptiest pool
-    first: a level meets only its neighbours, so two at a time are enough.
+    """Return the long-run shares of `_pool_rates`, by elimination without subtraction.
+
+    The emptiest pool comes first. A level meets only its neighbours, so two at a time are enough.
 
     Source: Grassmann, Taksar, Heyman 1985.
     """
     eliminated = []
-    here = node
+    level_rates = node
     for _ in range(pool):
-        window = np.block([[node, replaced], [repaired, here]])
+        window = np.block([[node, replacement], [repair, level_rates]])
         _eliminate(window, 4)
         eliminated.append(window[:, 4:])
-        here = window[:4, :4]
-    window = here.copy()
+        level_rates = window[:4, :4]
+    window = level_rates.copy()
     _eliminate(window, 1)
     weight = _weights(np.ones(1), window[:, 1:])
     total = weight.copy()
@@ -251,14 +254,14 @@ def _eliminate(rates: Matrix, least: int) -> None:
         np.fill_diagonal(rates[:last, :last], 0.0)
 
 
-def _weights(known: Matrix, columns: Matrix) -> Matrix:
+def _weights(weights: Matrix, columns: Matrix) -> Matrix:
     """Return the stationary weights of the eliminated states behind those of the known ones."""
     for column in columns.T:
-        known = np.append(known, known @ column[: len(known)])
-    return known
+        weights = np.append(weights, weights @ column[: len(weights)])
+    return weights
 
 
-def _integrity(found: Occupancy, cut_error: float, steady: Shares | None) -> Integrity:
-    correct, corrupt, crash, retry = (float(s) for s in found.shares.reshape(-1, 4).sum(axis=0))
-    error = found.error + cut_error
-    return Integrity(correct, corrupt, crash, retry, error, len(found.shares), steady)
+def _integrity(occupied: Occupancy, cut_error: float, steady: Shares | None) -> Integrity:
+    correct, corrupt, crash, retry = (float(s) for s in occupied.shares.reshape(-1, 4).sum(axis=0))
+    error = occupied.error + cut_error
+    return Integrity(correct, corrupt, crash, retry, error, len(occupied.shares), steady)

@@ -59,14 +59,14 @@ def waits(station: Station, below: Floats | None = None) -> Floats:
 
 def mean_of(laws: Floats) -> Floats:
     """Return the mean [s] of each law, (n,) of (n, BINS)."""
-    found: Floats = laws @ WEIGHTS
-    return found
+    means: Floats = laws @ WEIGHTS
+    return means
 
 
 def variance_of(laws: Floats) -> Floats:
     """Return the variance [s^2] of each law, (n,) of (n, BINS), without that within its bins."""
-    found: Floats = (laws**2) @ WEIGHTS - mean_of(laws) ** 2
-    return np.maximum(found, 0.0)
+    variances: Floats = (laws**2) @ WEIGHTS - mean_of(laws) ** 2
+    return np.maximum(variances, 0.0)
 
 
 @lru_cache(maxsize=1024)
@@ -80,20 +80,20 @@ def gamma_bins(shape: float, *, fine: bool = False) -> Floats:
     edges = _FINE if fine else _EDGES
     share: Floats = np.asarray(gammainc(shape + 1.0, gammaincinv(shape, edges[1:-1])), float)
     means = np.diff(share, prepend=0.0, append=1.0) / np.diff(edges)
-    found: Floats = np.maximum.accumulate(means)
-    found.setflags(write=False)
-    return found
+    bins: Floats = np.maximum.accumulate(means)
+    bins.setflags(write=False)
+    return bins
 
 
 def _waits(station: Station, below: Floats) -> Floats:
-    laws = [_of_part(_thinner(part, share), below) for share, part in station.parts]
+    laws = [_part_waits(_thin_visits(part, share), below) for share, part in station.parts]
     if len(laws) == 1:
         return laws[0]
     reads, writes = laws  # a page has some of each, one after the other
-    return _binned((reads[:, :, None] + writes[:, None, :]).reshape(len(reads), -1), _PAIRS)
+    return _bin_atoms((reads[:, :, None] + writes[:, None, :]).reshape(len(reads), -1), _PAIRS)
 
 
-def _thinner(station: Station, share: float) -> Station:
+def _thin_visits(station: Station, share: float) -> Station:
     """Return the station with that share of its visits."""
     if share == 1.0:
         return station
@@ -101,17 +101,19 @@ def _thinner(station: Station, share: float) -> Station:
     return replace(station, tier=replace(tier, visits=max(LEAST, share * tier.visits)))
 
 
-def _of_part(station: Station, below: Floats) -> Floats:
+def _part_waits(station: Station, below: Floats) -> Floats:
     state, visits = stays(station), station.tier.visits
     if station.replicas > 1:
         return _first_of_copies(station, state, below)
-    some = max(1.0, visits)
-    unit = gamma_bins(some / station.tier.cv2)
-    kinds = [(weight, some * state.means_s[counts.index(1)]) for weight, counts in state.mixes]
-    waited = _summed(below, some)
-    atoms = np.concatenate([_sums(mean_s * unit, waited) for _, mean_s in kinds], axis=1)
+    visit_count = max(1.0, visits)
+    unit = gamma_bins(visit_count / station.tier.cv2)
+    kinds = [
+        (weight, visit_count * state.means_s[counts.index(1)]) for weight, counts in state.mixes
+    ]
+    waits_below = _sum_visits(below, visit_count)
+    atoms = np.concatenate([_sums(mean_s * unit, waits_below) for _, mean_s in kinds], axis=1)
     weights = np.concatenate([weight * _PAIRS for weight, _ in kinds])
-    return _thinned(_binned(atoms, weights), visits)
+    return _thin_laws(_bin_atoms(atoms, weights), visits)
 
 
 def _first_of_copies(station: Station, state: Stays, below: Floats) -> Floats:
@@ -122,7 +124,7 @@ def _first_of_copies(station: Station, state: Stays, below: Floats) -> Floats:
     order = np.argsort(atoms, axis=1)
     atoms = np.take_along_axis(atoms, order, axis=1)
     slower = {
-        kind: _beyond(np.where(order // size == number, _FINE_PAIRS[order % size], 0.0))
+        kind: _survival_of(np.where(order // size == number, _FINE_PAIRS[order % size], 0.0))
         for number, kind in enumerate(used)
     }
     visits, parts = station.tier.visits, []
@@ -135,73 +137,78 @@ def _first_of_copies(station: Station, state: Stays, below: Floats) -> Floats:
         if visits <= 1:
             survival += weight * first
         else:
-            parts.append(_summed(_of_sorted(atoms, _masses(first)), visits))
+            parts.append(_sum_visits(_bin_sorted(atoms, _masses(first)), visits))
     if visits <= 1:
-        return _thinned(_of_sorted(atoms, _masses(survival)), visits)
+        return _thin_laws(_bin_sorted(atoms, _masses(survival)), visits)
     weights = np.concatenate([weight * WEIGHTS for weight, _ in state.mixes])
-    return _binned(np.concatenate(parts, axis=1), weights)
+    return _bin_atoms(np.concatenate(parts, axis=1), weights)
 
 
-def _beyond(masses: Floats) -> Floats:
-    """P(X > atom) at each atom."""
-    found: Floats = np.maximum(0.0, 1.0 - np.cumsum(masses, axis=1))
-    found[:, -1] = 0.0
-    return found
+def _survival_of(masses: Floats) -> Floats:
+    """Return P(X > atom) at each atom."""
+    survival: Floats = np.maximum(0.0, 1.0 - np.cumsum(masses, axis=1))
+    survival[:, -1] = 0.0
+    return survival
 
 
 def _masses(survival: Floats) -> Floats:
     """Return the mass of each atom."""
-    found: Floats = -np.diff(survival, axis=1, prepend=1.0)
-    return found
+    masses: Floats = -np.diff(survival, axis=1, prepend=1.0)
+    return masses
 
 
-def _sums(own: Floats, below: Floats) -> Floats:
+def _sums(own_stays: Floats, below: Floats) -> Floats:
     """Return all sums of an atom of each: (n, atoms of the own stay * BINS)."""
-    found: Floats = (own[None, :, None] + below[:, None, :]).reshape(len(below), -1)
-    return found
+    sums: Floats = (own_stays[None, :, None] + below[:, None, :]).reshape(len(below), -1)
+    return sums
 
 
-def _summed(laws: Floats, visits: float) -> Floats:
-    """Return the law of the sum of `visits` >= 1 independent visits: doublings of s visits, 1 <= s
-    < 2.
+def _sum_visits(laws: Floats, visits: float) -> Floats:
+    """Return the law of the sum of `visits` >= 1 independent visits.
+
+    It doubles the law of s visits, 1 <= s < 2.
     """
     doublings = math.floor(math.log2(visits))
-    some = visits / 2.0**doublings
-    if some > 1.0:
-        more = some - math.sqrt(some)
-        laws = math.sqrt(some) * laws + more * mean_of(laws)[:, None]
+    factor = visits / 2.0**doublings
+    if factor > 1.0:
+        shift = factor - math.sqrt(factor)
+        laws = math.sqrt(factor) * laws + shift * mean_of(laws)[:, None]
     for _ in range(doublings):
-        both = (laws[:, :, None] + laws[:, None, :]).reshape(len(laws), -1)
-        laws = _binned(both, _PAIRS)
+        pair_sums = (laws[:, :, None] + laws[:, None, :]).reshape(len(laws), -1)
+        laws = _bin_atoms(pair_sums, _PAIRS)
     return laws
 
 
-def _thinned(laws: Floats, chance: float) -> Floats:
+def _thin_laws(laws: Floats, chance: float) -> Floats:
     """Return the laws with that probability, otherwise 0."""
     if chance >= 1.0:
         return laws
     atoms = np.concatenate([np.zeros((len(laws), 1)), laws], axis=1)
-    return _of_sorted(atoms, np.tile(np.append(1.0 - chance, chance * WEIGHTS), (len(laws), 1)))
+    return _bin_sorted(atoms, np.tile(np.append(1.0 - chance, chance * WEIGHTS), (len(laws), 1)))
 
 
-def _binned(atoms: Floats, weights: Floats) -> Floats:
+def _bin_atoms(atoms: Floats, weights: Floats) -> Floats:
     """Return the means of the quantile bins of discrete laws with common weights."""
     order = np.argsort(atoms, axis=1)
-    return _of_sorted(np.take_along_axis(atoms, order, axis=1), weights[order])
+    return _bin_sorted(np.take_along_axis(atoms, order, axis=1), weights[order])
 
 
-def _of_sorted(atoms: Floats, weights: Floats) -> Floats:
+def _bin_sorted(atoms: Floats, weights: Floats) -> Floats:
     """Return the same for ascending atoms with weights: steps of the Lorenz curve."""
     n, size = atoms.shape
     reached = np.cumsum(weights, axis=1)
     reached /= reached[:, -1:]
     moment = np.cumsum(np.diff(reached, axis=1, prepend=0.0) * atoms, axis=1)
     rows = np.arange(n)[:, None]
-    asked = (_EDGES[1:-1] + 2.0 * rows).ravel()
-    at = np.searchsorted((reached + 2.0 * rows).ravel(), asked).reshape(n, -1) - size * rows
-    at = np.minimum(at, size - 1)
-    short = np.take_along_axis(reached, at, axis=1) - _EDGES[1:-1]
-    edges = np.take_along_axis(moment, at, axis=1) - short * np.take_along_axis(atoms, at, axis=1)
-    whole = np.concatenate([np.zeros((n, 1)), edges, moment[:, -1:]], axis=1)
-    found: Floats = np.maximum.accumulate(np.diff(whole, axis=1) / WEIGHTS, axis=1)
-    return found
+    edge_positions = (_EDGES[1:-1] + 2.0 * rows).ravel()
+    index = (
+        np.searchsorted((reached + 2.0 * rows).ravel(), edge_positions).reshape(n, -1) - size * rows
+    )
+    index = np.minimum(index, size - 1)
+    short = np.take_along_axis(reached, index, axis=1) - _EDGES[1:-1]
+    edges = np.take_along_axis(moment, index, axis=1) - short * np.take_along_axis(
+        atoms, index, axis=1
+    )
+    lorenz = np.concatenate([np.zeros((n, 1)), edges, moment[:, -1:]], axis=1)
+    bins: Floats = np.maximum.accumulate(np.diff(lorenz, axis=1) / WEIGHTS, axis=1)
+    return bins

@@ -19,19 +19,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from core.arrays import Floats
 from core.errors import InputError, require_positive
 from optimizer.latency.below import gamma_bins, mean_of, variance_of, waits
 from optimizer.latency.station import Station, TierLatency, stays
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Spectrum = NDArray[np.complex128]
+Spectrum = NDArray[np.complex128]
 
 _POINTS = 512
 _KEPT = 4096
@@ -67,10 +64,10 @@ class PageLatency:
         survival, target = self._law(tuple(stations)), 1.0 - q / 100.0
         if not survival[-1] <= target:
             return math.inf
-        found = float(np.interp(-target, -survival, self.times_s))
-        if found < _STEPS_LEAST * self.times_s[1] and self.horizon_s > _LEAST_S:
+        value_s = float(np.interp(-target, -survival, self.times_s))
+        if value_s < _STEPS_LEAST * self.times_s[1] and self.horizon_s > _LEAST_S:
             return min(self._finer.percentile_s(stations, q), float(_STEPS_LEAST * self.times_s[1]))
-        return found
+        return value_s
 
     @cached_property
     def _finer(self) -> PageLatency:
@@ -78,20 +75,23 @@ class PageLatency:
         return PageLatency(float(self.times_s[len(self.times_s) // _FINER]), len(self.times_s) - 1)
 
     def _survival(self, stations: tuple[Station, ...]) -> Floats:
-        """P(page > t) at the grid's times."""
+        """Return P(page > t) at the grid's times."""
         from scipy.fft import irfft
 
         parts = stations[0].parts
         if len(parts) > 1:
-            each = [share * self._law((part, *stations[1:])) for share, part in parts]
-            return np.minimum.accumulate(np.sum(each, axis=0))
+            part_survivals = [share * self._law((part, *stations[1:])) for share, part in parts]
+            return np.minimum.accumulate(np.sum(part_survivals, axis=0))
         front = parts[0][1]
         spectra = self._own(front)
         if len(stations) > 1:
             below = self._below(stations[1:])
-            spectra = {kind: own * below for kind, own in spectra.items()}
+            spectra = {kind: spectrum * below for kind, spectrum in spectra.items()}
         points = len(self.times_s)
-        ends = {k: _survival_of(irfft(s, self._size)[:points]) for k, s in spectra.items()}
+        ends = {
+            kind: _survival_of(irfft(spectrum, self._size)[:points])
+            for kind, spectrum in spectra.items()
+        }
         total = np.zeros_like(self.times_s)
         for weight, counts in stays(front).mixes:
             part = np.full_like(total, weight)
@@ -102,7 +102,7 @@ class PageLatency:
         return np.minimum.accumulate(total)
 
     def _own_spectra(self, station: Station) -> dict[int, Spectrum]:
-        """Spectra of one copy's own stay, per kind of server that is used."""
+        """Return the spectra of one copy's own stay, by kind of server in use."""
         state, cv2 = stays(station), station.tier.cv2
         used = {kind for _, counts in state.mixes for kind, n in enumerate(counts) if n}
         return {kind: self._spectrum(self._gamma_short(state.means_s[kind], cv2)) for kind in used}
@@ -118,8 +118,8 @@ class PageLatency:
         from scipy.fft import rfft
 
         slope = np.diff(short) / self.times_s[1]
-        found: Spectrum = rfft(np.diff(slope, prepend=0.0), self._size)
-        return found
+        spectrum: Spectrum = rfft(np.diff(slope, prepend=0.0), self._size)
+        return spectrum
 
     @cached_property
     def _times_on(self) -> Floats:
@@ -127,28 +127,28 @@ class PageLatency:
         return np.append(self.times_s, self.times_s[-1] + self.times_s[1])
 
     def _gamma_short(self, mean_s: float, cv2: float) -> Floats:
-        """G of a gamma law."""
+        """Return G of a gamma law."""
         from scipy.special import gammainc
 
         shape, t = 1.0 / cv2, self._times_on
         x = t * (shape / mean_s)
-        found: Floats = t * gammainc(shape, x) - mean_s * gammainc(shape + 1.0, x)
-        return found
+        short: Floats = t * gammainc(shape, x) - mean_s * gammainc(shape + 1.0, x)
+        return short
 
     def _binned_short(self, bins: Floats) -> Floats:
-        """G of a law in bins: the integral of P(X <= t), piecewise exponential."""
+        """Return G of a law in bins: the integral of P(X <= t), piecewise exponential."""
         t, knots = self._times_on, gamma_bins(1.0)  # -log(1 - p) of each bin's mean
         scale = np.append(np.diff(bins) / np.diff(knots), 0.0)
-        left = np.exp(-knots)  # P(X > t) there
-        steps = np.append(bins[0], -scale[:-1] * np.diff(left))
-        whole = np.cumsum(steps)  # the integral of P(X > t) up to each bin's mean
-        at = np.searchsorted(bins, t, side="right") - 1
-        inside = scale[at] > 0
-        rate = np.divide(1.0, scale[at], out=np.zeros_like(t), where=inside)
-        gone = np.where(inside, -np.expm1(-(t - bins[at]) * rate), 0.0)
-        beyond = whole[at] + scale[at] * left[at] * gone
-        found: Floats = t - np.where(at < 0, t, beyond)
-        return found
+        remaining = np.exp(-knots)  # P(X > t) there
+        steps = np.append(bins[0], -scale[:-1] * np.diff(remaining))
+        integrals = np.cumsum(steps)  # the integral of P(X > t) up to each bin's mean
+        index = np.searchsorted(bins, t, side="right") - 1
+        inside = scale[index] > 0
+        rate = np.divide(1.0, scale[index], out=np.zeros_like(t), where=inside)
+        passed = np.where(inside, -np.expm1(-(t - bins[index]) * rate), 0.0)
+        beyond = integrals[index] + scale[index] * remaining[index] * passed
+        short: Floats = t - np.where(index < 0, t, beyond)
+        return short
 
 
 def mean_s(stations: Sequence[Station]) -> float:
@@ -184,15 +184,15 @@ def zero_load_s(
             got=f"{len(cores)} and {len(replicas)}",
         )
     stations = tuple(
-        Station(tier, max(_ENDLESS, r), c, r, policy, 0.0)
-        for tier, c, r in zip(tiers, cores, replicas, strict=True)
+        Station(tier, max(_ENDLESS, replica_count), core_count, replica_count, policy, 0.0)
+        for tier, core_count, replica_count in zip(tiers, cores, replicas, strict=True)
     )
     horizon_s = _reach_s(stations)
     while True:
         page = PageLatency(horizon_s, points=4 * _POINTS)
-        found = {q: page.percentile_s(stations, q) for q in percentiles}
-        if all(map(math.isfinite, found.values())):
-            return found
+        percentiles_s = {q: page.percentile_s(stations, q) for q in percentiles}
+        if all(map(math.isfinite, percentiles_s.values())):
+            return percentiles_s
         horizon_s *= 2.0
 
 
@@ -208,12 +208,12 @@ def _reach_s(stations: tuple[Station, ...]) -> float:
     plus 15 standard deviations.
     """
     front = stations[0]
-    one = replace(front, replicas=1, tier=replace(front.tier, visits=1.0))
-    law = below_of((one, *stations[1:]))
+    single_copy = replace(front, replicas=1, tier=replace(front.tier, visits=1.0))
+    law = below_of((single_copy, *stations[1:]))
     return float(mean_of(law)[0] + 15.0 * math.sqrt(variance_of(law)[0]))
 
 
 def _survival_of(mass: Floats) -> Floats:
-    """P(X > t) at the grid's times: half of the mass at t is beyond it."""
+    """Return P(X > t) at the grid's times: half of the mass at t is beyond it."""
     survival: Floats = np.clip(1.0 - np.cumsum(mass) + mass / 2.0, 0.0, 1.0)
     return survival

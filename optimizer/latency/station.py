@@ -1,9 +1,9 @@
 r"""One tier as a station: the stay of a copy on each kind of server, and the kinds of server that r
 copies meet. An approximation, for fleets that were not measured.
 
-M servers of c = V cores, of which `down` are gone and m limp permanently at speed sigma;
-n = M - down - m are whole. Copies arrive at lambda r in total. A neighbour slows each server to
-gamma of its speed a share f of time, independently. The four kinds of server and their speeds s:
+M servers of c = V cores, of which m limp permanently at speed sigma; n = M - m are whole. Copies
+arrive at lambda r in total. A neighbour slows each server to gamma of its speed a share f of time,
+independently. The four kinds of server and their speeds s:
 
   whole 1   whole, slowed gamma   limping sigma   limping, slowed sigma gamma
 
@@ -32,8 +32,8 @@ gamma of its speed a share f of time, independently. The four kinds of server an
 Error, against an event-by-event simulation of processor sharing with exponential work (20,000
 requests, 3 seeds, `test_latency_degraded`), with cv2 as a run would measure it:
   M/M/1 processor sharing, exactly solved, 10 to 80 % load: p95 +1 to +8 %, p99 -3 to -1 %.
-  copies sent at random, whole, one of five down, one or two of four limping, 30 % load: mean -4 to
-  +3 %, p95 0 to +8 %, p99 -17 to +3 %.
+  copies sent at random, whole, one or two of four limping, 30 % load: mean -4 to +3 %, p95 0 to
+  +8 %, p99 -17 to +3 %.
   round-robin in strict turns, which makes arrivals more regular: +12 to +48 %.
   TAD with two tokens a server, limping and slowed servers, 10 to 40 % load: mean and p95 -8 to
   +44 %, p99 -5 to +92 %; an arbiter that sees free servers queues less than this law says.
@@ -82,13 +82,18 @@ class TierLatency:
         certain one, and the others at most as much."""
         return min(1.0, self.write_share + self.one_share)
 
+    @property
+    def left_share(self) -> float:
+        """Share of the capacity that neighbours leave [-]."""
+        return 1.0 - self.interference_share * (1.0 - self.gamma)
+
 
 @dataclass(frozen=True)
 class Station:
     """One tier as configured: servers, cores of each, replicas, policy, requests [1/s] before r.
 
-    `down` of the servers are gone; `limping` of the others run at `limp_speed` permanently. `sent`
-    is the number of copies of each read that load the servers, if it is not `replicas`.
+    `limping` of the servers run at `limp_speed` permanently. `sent` is the number of copies of each
+    read that load the servers, if it is not `replicas`.
     """
 
     tier: TierLatency
@@ -97,16 +102,9 @@ class Station:
     replicas: int
     policy: str
     request_per_s: float
-    down: int = 0
     limping: int = 0
     limp_speed: float = 1.0
-    name: str = ""
     sent: int | None = None
-
-    @property
-    def up(self) -> int:
-        """Number of servers that take requests."""
-        return self.servers - self.down
 
     @property
     def sends_by_speed(self) -> bool:
@@ -115,10 +113,10 @@ class Station:
 
     @property
     def load(self) -> float:
-        """rho [-] of an undisturbed server, if all servers that are up get the same."""
+        """rho [-] of an undisturbed server, if all servers get the same."""
         tier, copies = self.tier, self.sent or self.replicas
         demand = self.request_per_s * copies * tier.processing_s * (1.0 - tier.unspread)
-        return demand / (self.up * self.cores) + self.written
+        return demand / (self.servers * self.cores) + self.written
 
     @property
     def written(self) -> float:
@@ -165,7 +163,7 @@ def stays(station: Station) -> Stays:
         for load, speed in zip(loads, speeds, strict=True)
     )
     mixes = _mixes(
-        station.up - station.limping,
+        station.servers - station.limping,
         station.limping,
         station.replicas,
         tier.interference_share,
@@ -175,115 +173,101 @@ def stays(station: Station) -> Stays:
 
 
 def mean_stay_s(tier: TierLatency, cores: float, rho: float, speed: float) -> float:
-    """Mean stay [s] of a copy on a server, processor sharing (Sakasegawa's M/M/c mean).
+    """Return the mean stay [s] of a copy on a server, processor sharing (Sakasegawa's M/M/c mean).
 
     Parameters: tier; cores of the server; rho [-], its load at its present speed, held at 0.97 with
     a backlog beyond; speed [-], 1 for an undisturbed server.
     """
     c = max(1.0, cores)
-    held = min(rho, _RHO_MAX)
+    capped_rho = min(rho, _RHO_MAX)
     service_s = tier.processing_s / (min(1.0, cores) * speed)
-    wait: float = held ** (math.sqrt(2.0 * (c + 1.0)) - 1.0) / (c * (1.0 - held))
+    wait: float = capped_rho ** (math.sqrt(2.0 * (c + 1.0)) - 1.0) / (c * (1.0 - capped_rho))
     backlog_s = max(0.0, rho - _RHO_MAX) * tier.run_s / (2.0 * max(1.0, tier.visits))
     return service_s * (1.0 + wait) + backlog_s
 
 
 def _shared_load(station: Station) -> float:
-    """Load of each server [-] if requests are shared by speed."""
-    up, tier = station.up, station.tier
-    whole = up - station.limping * (1.0 - station.limp_speed)
-    return station.load * up / (whole * _remaining_share(tier))
-
-
-def _remaining_share(tier: TierLatency) -> float:
-    """Share of the capacity that neighbours leave [-]."""
-    return 1.0 - tier.interference_share * (1.0 - tier.gamma)
+    """Return the load of each server [-] if requests are shared by speed."""
+    servers = station.servers
+    whole_servers = servers - station.limping * (1.0 - station.limp_speed)
+    return station.load * servers / (whole_servers * station.tier.left_share)
 
 
 def _check(station: Station) -> None:
-    tier, where = station.tier, f"{station.name}: " if station.name else ""
-    require_count(f"{where}servers", station.servers, least=1)
-    require_count(f"{where}down", station.down)
-    require_count(f"{where}limping", station.limping)
-    require_count(f"{where}replicas", station.replicas, least=1)
-    _at_most(f"{where}down", station.down, station.servers - 1, "servers without the last")
-    _at_most(f"{where}limping", station.limping, station.up, "servers that are up")
-    _at_most(f"{where}replicas", station.replicas, station.up, "servers that are up")
+    tier = station.tier
+    require_count("servers", station.servers, least=1)
+    require_count("limping", station.limping)
+    require_count("replicas", station.replicas, least=1)
+    for name, count in (("limping", station.limping), ("replicas", station.replicas)):
+        if count > station.servers:
+            expected = f"at most {station.servers} servers that are up"
+            raise InputError(name, expected=expected, got=str(count))
     for name in ("processing_s", "cv2", "visits", "gamma"):
-        require_positive(f"{where}{name}", getattr(tier, name))
-    require_positive(f"{where}cores", station.cores)
-    require_positive(f"{where}limp_speed", station.limp_speed)
+        require_positive(name, getattr(tier, name))
+    require_positive("cores", station.cores)
+    require_positive("limp_speed", station.limp_speed)
     for name in ("interference_share", "gamma", "write_share", "one_share"):
-        require_share(f"{where}{name}", getattr(tier, name))
-    require_share(f"{where}limp_speed", station.limp_speed)
+        require_share(name, getattr(tier, name))
+    require_share("limp_speed", station.limp_speed)
     for name, value in (("request_per_s", station.request_per_s), ("run_s", tier.run_s)):
         if not 0 <= value < math.inf:
-            raise InputError(f"{where}{name}", expected="at least 0, finite", got=repr(value))
+            raise InputError(name, expected="at least 0, finite", got=repr(value))
     if station.policy not in POLICIES:
-        raise InputError(
-            f"{where}policy", expected=f"one of {', '.join(POLICIES)}", got=station.policy
-        )
-    _check_stable(station, where)
+        raise InputError("policy", expected=f"one of {', '.join(POLICIES)}", got=station.policy)
+    _check_stable(station)
 
 
-def _check_stable(station: Station, where: str) -> None:
-    limp = station.limp_speed if station.limping else 1.0
+def _check_stable(station: Station) -> None:
+    speed = station.tier.left_share * (station.limp_speed if station.limping else 1.0)
     if station.sends_by_speed:
-        busiest = max(
-            _shared_load(station), station.written / (_remaining_share(station.tier) * limp)
-        )
+        busiest = max(_shared_load(station), station.written / speed)
     else:
-        busiest = station.load / (_remaining_share(station.tier) * limp)
+        busiest = station.load / speed
     if not busiest < 1.0:
         raise UnstableError(
-            f"{where}tier load",
-            expected="below 1",
-            got=f"{busiest:.3f}",
-            hint="Add nodes or cores.",
+            "tier load", expected="below 1", got=f"{busiest:.3f}", hint="Add nodes or cores."
         )
-
-
-def _at_most(place: str, value: int, bound: int, what: str) -> None:
-    if value > bound:
-        raise InputError(place, expected=f"at most {bound} {what}", got=str(value))
 
 
 @lru_cache(maxsize=65536)
 def _mixes(
-    whole: int, limping: int, replicas: int, share: float, weights: tuple[float, ...]
+    whole_servers: int, limping: int, replicas: int, share: float, weights: tuple[float, ...]
 ) -> tuple[tuple[float, tuple[int, ...]], ...]:
-    """Probability of each distribution of the r copies over the kinds; negligible ones dropped."""
-    found: dict[tuple[int, ...], float] = {}
-    for a, p in enumerate(_binomial(whole, share)):
+    """Return the probability of each distribution of the r copies over the kinds.
+
+    Negligible ones are left out.
+    """
+    probabilities: dict[tuple[int, ...], float] = {}
+    for a, p in enumerate(_binomial(whole_servers, share)):
         for b, q in enumerate(_binomial(limping, share)):
             if p * q > _NEGLIGIBLE:
-                servers = (whole - a, a, limping - b, b)
-                for counts, chance in _drawn(servers, replicas, weights).items():
-                    found[counts] = found.get(counts, 0.0) + p * q * chance
-    total = math.fsum(found.values())
-    return tuple((p / total, counts) for counts, p in found.items() if p > _NEGLIGIBLE)
+                servers = (whole_servers - a, a, limping - b, b)
+                for counts, chance in _draw_probabilities(servers, replicas, weights).items():
+                    probabilities[counts] = probabilities.get(counts, 0.0) + p * q * chance
+    total = math.fsum(probabilities.values())
+    return tuple((p / total, counts) for counts, p in probabilities.items() if p > _NEGLIGIBLE)
 
 
-def _drawn(
+def _draw_probabilities(
     servers: tuple[int, ...], draws: int, weights: tuple[float, ...]
 ) -> dict[tuple[int, ...], float]:
-    """Probability of the counts per kind, if servers are drawn by weight without replacement."""
+    """Return the probability of the counts by kind, for draws by weight without replacement."""
     chances = {(0,) * len(servers): 1.0}
     for _ in range(draws):
         after: dict[tuple[int, ...], float] = {}
         for counts, chance in chances.items():
-            left = [(s - k) * w for s, k, w in zip(servers, counts, weights, strict=True)]
-            total = math.fsum(left)
-            for kind, part in enumerate(left):
+            remaining = [(s - k) * w for s, k, w in zip(servers, counts, weights, strict=True)]
+            total = math.fsum(remaining)
+            for kind, part in enumerate(remaining):
                 if part > 0:
-                    grown = (*counts[:kind], counts[kind] + 1, *counts[kind + 1 :])
-                    after[grown] = after.get(grown, 0.0) + chance * part / total
+                    next_counts = (*counts[:kind], counts[kind] + 1, *counts[kind + 1 :])
+                    after[next_counts] = after.get(next_counts, 0.0) + chance * part / total
         chances = after
     return chances
 
 
 def _binomial(n: int, p: float) -> list[float]:
-    """P(k of n), k = 0..n, without overflow for any n."""
+    """Return P(k of n), k = 0..n, without overflow for any n."""
     if p in (0.0, 1.0):
         return [float(k == n * p) for k in range(n + 1)]
     ways = [math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in range(n + 1)]

@@ -110,16 +110,16 @@ def limplock(cluster: Cluster) -> Limplock:
     Returns: probabilities, each to about 1e-12 of itself; 0.0 below 1e-308.
     Source: Table 2.
     """
-    node, not_node = _node(cluster)
+    node, not_node = _node_probability(cluster)
     log_node = math.log1p(-not_node) if node > 0.5 else math.log(node) if node else -math.inf
-    block = _block(cluster, node)
+    block = _block_probability(cluster, node)
     return Limplock(
-        read=_any(cluster.requests, cluster.limping / cluster.nodes),
-        write=_any(cluster.requests, _touched(cluster)),
+        read=_any_probability(cluster.requests, cluster.limping / cluster.nodes),
+        write=_any_probability(cluster.requests, _limping_probability(cluster)),
         node_regeneration=node,
         cluster_regeneration=math.exp(cluster.healthy * log_node),
         block=block,
-        any_block=_any(cluster.blocks, block),
+        any_block=_any_probability(cluster.blocks, block),
     )
 
 
@@ -130,46 +130,48 @@ def nodes_in_limplock(cluster: Cluster) -> Floats:
     """
     from scipy.special import gammaln, xlogy
 
-    node, not_node = _node(cluster)
+    node, not_node = _node_probability(cluster)
     i = np.arange(cluster.healthy + 1.0)
     ways = gammaln(cluster.healthy + 1) - gammaln(i + 1) - gammaln(cluster.healthy - i + 1)
     return np.exp(ways + xlogy(i, node) + xlogy(cluster.healthy - i, not_node))
 
 
 def any_block_together(cluster: Cluster) -> float:
-    """P_bl without its assumption that blocks are locked independently of each other: nodes are
-    drawn first, then where the blocks are, sum_i p_nl(i) (1 - (1 - C(i+m, R-1)/C(n-1, R-1))^b).
+    """Return P_bl without its assumption that blocks are locked independently of each other.
+
+    Nodes are drawn first, then the places of the blocks:
+    sum_i p_nl(i) (1 - (1 - C(i+m, R-1)/C(n-1, R-1))^b).
 
     Returns: a probability, at most Table 2's P_bl.
     """
     law = nodes_in_limplock(cluster)
     locked = np.arange(len(law)) + cluster.limping
     share = np.ones(len(law))
-    for taken in range(cluster.holders):
-        share *= np.clip(locked - taken, 0, None) / (cluster.nodes - 1 - taken)
+    for index in range(cluster.holders):
+        share *= np.clip(locked - index, 0, None) / (cluster.nodes - 1 - index)
     inside = share < 1
-    found = np.ones(len(law))
-    found[inside] = -np.expm1(cluster.blocks * np.log1p(-share[inside]))
-    return min(1.0, float(law @ found))
+    lock_probability = np.ones(len(law))
+    lock_probability[inside] = -np.expm1(cluster.blocks * np.log1p(-share[inside]))
+    return min(1.0, float(law @ lock_probability))
 
 
-def _any(times: int, probability: float) -> float:
-    """1 - (1 - p)^times, exact for the smallest p."""
+def _any_probability(times: int, probability: float) -> float:
+    """Return 1 - (1 - p)^times, exact for the smallest p."""
     if probability >= 1.0:
         return float(times > 0)
     return -math.expm1(times * math.log1p(-probability))
 
 
-def _touched(cluster: Cluster) -> float:
-    """Probability that R distinct nodes have a limping one among them."""
+def _limping_probability(cluster: Cluster) -> float:
+    """Return the probability that at least one of R distinct nodes limps."""
     n, m = cluster.nodes, cluster.limping
     if m > n - cluster.replicas:
         return 1.0
     return -math.expm1(math.fsum(math.log1p(-m / (n - i)) for i in range(cluster.replicas)))
 
 
-def _node(cluster: Cluster) -> tuple[float, float]:
-    """P_nl and 1 - P_nl."""
+def _node_probability(cluster: Cluster) -> tuple[float, float]:
+    """Return P_nl and 1 - P_nl."""
     from scipy.special import betainc, betaincc
 
     threads, blocks = cluster.threads, cluster.blocks_per_source
@@ -183,8 +185,8 @@ def _node(cluster: Cluster) -> tuple[float, float]:
     )
 
 
-def _block(cluster: Cluster, node: float) -> float:
-    """p_bl, a sum over the holders that limp."""
+def _block_probability(cluster: Cluster, node: float) -> float:
+    """Return p_bl, a sum over the holders that limp."""
     m, holders, alive = cluster.limping, cluster.holders, cluster.nodes - 1
     return math.fsum(
         math.comb(m, a)

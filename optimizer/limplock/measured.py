@@ -19,9 +19,9 @@ from core.errors import InputError
 from core.runfiles.part import Part, part_of
 
 _CHOICE = ("row", "scenario", "arm", "part")
-_TOO_FEW = "too few repeats"  # as a run begins the reason that more of them would mend
+_TOO_FEW = "too few repeats"  # begin of the reason in a run that more repeats would help
 COPYING = ("F8", "F9", "F10", "F11")
-"""Rows whose operation copies blocks from node to node: what a store does after a crash."""
+"""Rows whose operation copies blocks from node to node, as a store does after a crash."""
 
 
 class LimpRun(Strict):
@@ -41,10 +41,10 @@ class LimpRun(Strict):
 
 @dataclass(frozen=True)
 class MeasuredSlowdown:
-    """Times that the row's operation took longer, median and bounds, each at that confidence.
+    """Factor by which the row's operation took longer: median and bounds, each at `confidence`.
 
     at_least: the median is of waits that were cut short. high None: no bound, for the same reason.
-    insufficient: why the run does not judge the operation; empty where it does.
+    insufficient: the reason that the run does not judge the operation, or empty.
     """
 
     run: str
@@ -104,53 +104,49 @@ class _Result(Part):
     limplock: _Body
 
 
-def measured_slowdown(asked: LimpRun, folder: Path, place: str) -> MeasuredSlowdown:
+def measured_slowdown(limp_run: LimpRun, folder: Path, place: str) -> MeasuredSlowdown:
     """Return the slowdown [-] that a run measured.
 
     Parameters: folder, the base of a relative `run`; place, the key that names the run. Raises:
     InputError for a folder that is no valid run of kind limplock, for a missing or ambiguous
     scenario, and for a slowdown without bounds.
     """
-    result = part_of(folder / asked.run, "limplock", _Result, place)
+    result = part_of(folder / limp_run.run, "limplock", _Result, place)
     result.require_valid(place)
-    found = _chosen(asked, result.limplock.scenarios, place)
-    slowdown = found.slowdown
+    scenario = _choose(limp_run, result.limplock.scenarios, place)
+    slowdown = scenario.slowdown
     if slowdown is None:
         raise InputError(
             place,
             expected="a scenario whose slowdown has bounds",
-            got=f"{found.repeats} repeats, insufficient: {found.reason}",
+            got=f"{scenario.repeats} repeats, insufficient: {scenario.reason}",
             hint="Measure it with [design] repeats = 3 or more."
-            if found.reason.startswith(_TOO_FEW)
+            if scenario.reason.startswith(_TOO_FEW)
             else "Its page says why; measure again.",
         )
     return MeasuredSlowdown(
         run=result.run,
         experiment=result.experiment,
-        row=found.row,
-        scenario=found.scenario,
-        arm=found.arm,
-        part=found.part,
-        factor=slowdown.factor,
-        at_least=slowdown.at_least,
-        low=slowdown.low,
-        high=slowdown.high,
+        **scenario.model_dump(include=set(_CHOICE)),
+        **slowdown.model_dump(),
         confidence=result.limplock.rule.confidence,
-        insufficient=found.reason if found.operation not in ("yes", "no") else "",
+        insufficient=scenario.reason if scenario.operation not in ("yes", "no") else "",
     )
 
 
-def _chosen(asked: LimpRun, scenarios: Sequence[_Scenario], place: str) -> _Scenario:
-    found = [one for one in scenarios if asked.choice.items() <= one.choice.items()]
-    if len(found) == 1:
-        return found[0]
-    of_row = [one for one in scenarios if one.row == asked.row]
-    rows = ", ".join(dict.fromkeys(one.row for one in scenarios))
-    known = "; ".join(_text(one.choice) for one in found or of_row)
+def _choose(limp_run: LimpRun, scenarios: Sequence[_Scenario], place: str) -> _Scenario:
+    matches = [
+        scenario for scenario in scenarios if limp_run.choice.items() <= scenario.choice.items()
+    ]
+    if len(matches) == 1:
+        return matches[0]
+    row_scenarios = [scenario for scenario in scenarios if scenario.row == limp_run.row]
+    rows = ", ".join(dict.fromkeys(scenario.row for scenario in scenarios))
+    listed = "; ".join(_text(scenario.choice) for scenario in matches or row_scenarios)
     raise InputError(
         place,
-        expected=f"one of the scenarios ({known})" if of_row else f"one of the rows {rows}",
-        got=f"{len(found)} of them" if found else f"none of them: {_text(asked.choice)}",
+        expected=f"one of the scenarios ({listed})" if row_scenarios else f"one of the rows {rows}",
+        got=f"{len(matches)} of them" if matches else f"none of them: {_text(limp_run.choice)}",
         hint="Name row and scenario, and arm and part if there are several.",
     )
 

@@ -17,16 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from core.arrays import Floats, Ints, Mask
 from core.errors import InputError, require_count, require_share
 from optimizer.limplock.cluster import Cluster, Limplock
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 ORDERS = ("average", "in_turn")
 AT_A_TIME = 4_000_000  # numbers of one array: 32 MB
@@ -41,7 +38,6 @@ class Estimate:
     high: float
 
     def holds(self, probability: float) -> bool:
-        """True if this probability lies within the interval."""
         return self.low <= probability <= self.high
 
 
@@ -88,25 +84,25 @@ def simulate(
             got=f"{largest:,}",
             hint="Simulate a smaller cluster, or do without: the formulas have no such bound.",
         )
-    found = [
-        np.stack(_trials(cluster, some, rng, order), axis=1)
-        for some in _parts(trials, max(1, AT_A_TIME // largest))
+    chunks = [
+        np.stack(_trials(cluster, chunk_trials, rng, order), axis=1)
+        for chunk_trials in _chunk_sizes(trials, max(1, AT_A_TIME // largest))
     ]
-    columns = np.concatenate(found).T
+    columns = np.concatenate(chunks).T
     return Simulated(*(_estimate(column, confidence) for column in columns))
 
 
-def _parts(total: int, most: int) -> Iterator[int]:
+def _chunk_sizes(total: int, size_max: int) -> Iterator[int]:
     while total > 0:
-        yield min(total, most)
-        total -= most
+        yield min(total, size_max)
+        total -= size_max
 
 
 def _trials(
     cluster: Cluster, trials: int, rng: np.random.Generator, order: str
 ) -> tuple[Floats, ...]:
-    """Per trial: each of the six as a share in [0, 1]."""
-    regenerate = _average if order == "average" else _in_turn
+    """Return each of the six probabilities by trial, as a share in [0, 1]."""
+    regenerate = _regenerate_average if order == "average" else _regenerate_in_turn
     locked, stuck = regenerate(cluster, trials, rng)
     return (
         _requests(cluster, trials, rng, 1),
@@ -119,39 +115,43 @@ def _trials(
 
 
 def _requests(cluster: Cluster, trials: int, rng: np.random.Generator, nodes_each: int) -> Floats:
-    """1.0 if one of the requests goes to a limping node; those are 0, 1, ..., m - 1."""
-    drawn = _distinct(rng, cluster.nodes, nodes_each, (trials, cluster.requests))
+    """Return 1.0 if a request goes to a limping node (0, 1, ..., m - 1), by trial."""
+    drawn = _draw_distinct(rng, cluster.nodes, nodes_each, (trials, cluster.requests))
     return (drawn < cluster.limping).any(axis=(1, 2)).astype(float)
 
 
-def _average(cluster: Cluster, trials: int, rng: np.random.Generator) -> tuple[Mask, Mask]:
-    """(trials, healthy) sources that are locked; (trials, blocks) blocks."""
+def _regenerate_average(
+    cluster: Cluster, trials: int, rng: np.random.Generator
+) -> tuple[Mask, Mask]:
+    """Return the locked sources (trials, healthy) and the locked blocks (trials, blocks)."""
     n, m = cluster.nodes, cluster.limping
-    least, more = divmod(cluster.blocks, n - 1)
-    tasks = least + (np.arange(cluster.healthy) < more)
+    least, rest = divmod(cluster.blocks, n - 1)
+    tasks = least + (np.arange(cluster.healthy) < rest)
     slow = rng.binomial(np.broadcast_to(tasks, (trials, len(tasks))), m / (n - 2))
     locked = slow >= cluster.threads
     full = np.concatenate([np.ones((trials, m), dtype=bool), locked], axis=1)
-    holders = _distinct(rng, n - 1, cluster.holders, (trials, cluster.blocks))
+    holders = _draw_distinct(rng, n - 1, cluster.holders, (trials, cluster.blocks))
     held_by_full = full[np.arange(trials)[:, None, None], holders]
     return locked, np.logical_and.reduce(held_by_full, axis=2)
 
 
-def _in_turn(cluster: Cluster, trials: int, rng: np.random.Generator) -> tuple[Mask, Mask]:
-    """(trials, healthy) sources that are locked; (trials, blocks) blocks."""
+def _regenerate_in_turn(
+    cluster: Cluster, trials: int, rng: np.random.Generator
+) -> tuple[Mask, Mask]:
+    """Return the locked sources (trials, healthy) and the locked blocks (trials, blocks)."""
     n, m = cluster.nodes, cluster.limping
     rows = np.arange(trials)
-    holders = _distinct(rng, n - 1, cluster.holders, (trials, cluster.blocks))
+    holders = _draw_distinct(rng, n - 1, cluster.holders, (trials, cluster.blocks))
     limping_to_send_to = m - (holders < m).sum(axis=2)
     lost = np.zeros((trials, n - 1), dtype=np.int32)
     waits = np.ones((trials, cluster.blocks), dtype=bool)
     stuck = np.zeros_like(waits)
     while waits.any():
-        for block in _in_queue(waits):
-            here = holders[rows, block]
-            free = lost[rows[:, None], here] < cluster.threads
-            chances = np.where(free, rng.random(here.shape), -1.0)
-            source = here[rows, chances.argmax(axis=1)]
+        for block in _waiting_blocks(waits):
+            block_holders = holders[rows, block]
+            free = lost[rows[:, None], block_holders] < cluster.threads
+            chances = np.where(free, rng.random(block_holders.shape), -1.0)
+            source = block_holders[rows, chances.argmax(axis=1)]
             asks = waits[rows, block]
             stuck[rows, block] |= asks & ~free.any(axis=1)
             slow = rng.integers(n - cluster.replicas, size=trials) < limping_to_send_to[rows, block]
@@ -162,21 +162,26 @@ def _in_turn(cluster: Cluster, trials: int, rng: np.random.Generator) -> tuple[M
     return lost[:, m:] >= cluster.threads, stuck
 
 
-def _in_queue(waits: Mask) -> Iterator[NDArray[np.intp]]:
+def _waiting_blocks(waits: Mask) -> Iterator[NDArray[np.intp]]:
     """Yield each trial's next waiting block, or without one a block that does not wait."""
     behind = np.argsort(~waits, axis=1, kind="stable")
     for index in range(int(waits.sum(axis=1).max())):
         yield behind[:, index]
 
 
-def _distinct(rng: np.random.Generator, among: int, count: int, shape: tuple[int, ...]) -> Ints:
-    """`count` different ones of 0, 1, ..., among - 1, all sets alike: an array (*shape, count)."""
+def _draw_distinct(
+    rng: np.random.Generator, population: int, count: int, shape: tuple[int, ...]
+) -> Ints:
+    """Draw `count` different numbers of 0, 1, ..., population - 1, each set equally likely.
+
+    Returns: an array (*shape, count).
+    """
     drawn = np.empty((*shape, count), dtype=np.int64)
     for i in range(count):
-        next_one = rng.integers(among - i, size=shape)
-        for taken in np.moveaxis(np.sort(drawn[..., :i], axis=-1), -1, 0):
-            next_one += next_one >= taken
-        drawn[..., i] = next_one
+        draw = rng.integers(population - i, size=shape)
+        for earlier in np.moveaxis(np.sort(drawn[..., :i], axis=-1), -1, 0):
+            draw += draw >= earlier
+        drawn[..., i] = draw
     return drawn
 
 

@@ -25,14 +25,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from core.arrays import Floats
-
-if TYPE_CHECKING:
-    from optimizer.limplock.cluster import Cluster
+from optimizer.limplock.cluster import Cluster
 
 
 @dataclass(frozen=True)
@@ -48,16 +45,6 @@ class Store:
     locks: Floats
 
 
-@dataclass(frozen=True)
-class _Level:
-    """Rates [1/h] out of the states with l limping nodes: j = 0 to J, then locked j = 1 to J."""
-
-    within: Floats
-    up: Floats
-    down: Floats
-    loss: Floats
-
-
 def hours_until_loss(
     store: Store, crashed_max: int, rewards: Floats, lost_past_cut: bool
 ) -> Floats:
@@ -71,22 +58,21 @@ def hours_until_loss(
     width = 2 * crashed_max + 1
     above: tuple[Floats, Floats, Floats, Floats] | None = None
     for limping in reversed(range(len(rewards))):
-        level = _level(store, limping, crashed_max, lost_past_cut)
-        within, loss = level.within, level.loss
+        within, up, down, loss = _rates(store, limping, crashed_max, lost_past_cut)
         reward = np.column_stack([np.tile(rewards[limping], (width, 1)), _states(crashed_max)])
         if above is not None:
-            window = np.block([[within, level.up], [above[1], above[0]]])
+            window = np.block([[within, up], [above[1], above[0]]])
             loss, reward = np.concatenate([loss, above[2]]), np.vstack([reward, above[3]])
             _eliminate(window, loss, reward, width)
             within, loss, reward = window[:width, :width], loss[:width], reward[:width]
-        above = within, level.down, loss, reward
+        above = within, down, loss, reward
     _eliminate(within, loss, reward, 1)
     hours: Floats = reward[0] / loss[0]
     return hours
 
 
 def loss_share(cluster: Cluster, crashed: int) -> float:
-    """Probability that the crash after `crashed` others loses data that those had not lost."""
+    """Return the probability that the crash after `crashed` others loses data not lost before."""
     n, copies = cluster.nodes, cluster.replicas
     places = math.comb(n, copies)
     each = places * math.log1p(-1 / places) if places < 10**15 else -1.0
@@ -95,14 +81,21 @@ def loss_share(cluster: Cluster, crashed: int) -> float:
 
 
 def _states(crashed_max: int) -> Floats:
-    """1 for a regeneration under way, 1 for one in limplock."""
+    """Return two flags for each state: 1 if a node regenerates, 1 if a node is in limplock."""
     crashed = np.concatenate([np.arange(crashed_max + 1), np.arange(1, crashed_max + 1)])
     return np.column_stack([crashed > 0, np.arange(len(crashed)) > crashed_max]).astype(float)
 
 
-def _level(store: Store, limping: int, crashed_max: int, lost_past_cut: bool) -> _Level:
+def _rates(
+    store: Store, limping: int, crashed_max: int, lost_past_cut: bool
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the rates [1/h] out of the states with l limping nodes.
+
+    The states are j = 0 to J, then locked j = 1 to J. The rates are to states with as many limping
+    nodes, one more, one fewer, and to a loss.
+    """
     lock, fewer = store.locks[limping], store.locks[max(limping - 1, 0)]
-    kept = fewer / lock if lock > 0 else 0.0
+    kept_lock = fewer / lock if lock > 0 else 0.0
     j = np.arange(crashed_max + 1)
     one_more = np.minimum(j + 1, crashed_max)
     free, locked = j, crashed_max + j[1:]
@@ -111,31 +104,33 @@ def _level(store: Store, limping: int, crashed_max: int, lost_past_cut: bool) ->
     if lost_past_cut:
         lost[-1] = 1.0
     within, up, down = np.zeros((3, 2 * crashed_max + 1, 2 * crashed_max + 1))
-    for rates, crashes, share, left in (
+    for rates, crashes, share, locks_left in (
         (within, healthy, lock, 1.0),
-        (down, np.minimum(limping, store.cluster.nodes - j), fewer, kept),
+        (down, np.minimum(limping, store.cluster.nodes - j), fewer, kept_lock),
     ):
         rate = crashes * store.crash_per_h * (1.0 - lost)
         rates[free, one_more] += rate * (1.0 - share)
         rates[free, crashed_max + one_more] += rate * share
-        rates[locked, one_more[1:]] += rate[1:] * (1.0 - left) * (1.0 - share)
-        rates[locked, crashed_max + one_more[1:]] += rate[1:] * (left + (1.0 - left) * share)
+        rates[locked, one_more[1:]] += rate[1:] * (1.0 - locks_left) * (1.0 - share)
+        rates[locked, crashed_max + one_more[1:]] += rate[1:] * (
+            locks_left + (1.0 - locks_left) * share
+        )
     if limping + 1 < len(store.locks) - 1:
         _start_to_limp(up, store, limping, healthy * store.limp_per_h)
     heal = limping * store.healed_per_h
     down[free, free] += heal
-    down[locked, locked] += heal * kept
-    down[locked, free[1:]] += heal * (1.0 - kept)
+    down[locked, locked] += heal * kept_lock
+    down[locked, free[1:]] += heal * (1.0 - kept_lock)
     within[free[1:], free[:-1]] += store.regenerated_per_h
     within[locked, [0, *locked[:-1]]] += store.regenerated_per_h / store.slowdown
     np.fill_diagonal(within, 0.0)
     crashes = (healthy + np.minimum(limping, store.cluster.nodes - j)) * store.crash_per_h
-    return _Level(within, up, down, np.concatenate([crashes * lost, (crashes * lost)[1:]]))
+    return within, up, down, np.concatenate([crashes * lost, (crashes * lost)[1:]])
 
 
 def _start_to_limp(up: Floats, store: Store, limping: int, rate: Floats) -> None:
-    lock, more = store.locks[limping], store.locks[limping + 1]
-    locks = (more - lock) / (1.0 - lock) if lock < 1.0 else 0.0
+    lock, next_lock = store.locks[limping], store.locks[limping + 1]
+    locks = (next_lock - lock) / (1.0 - lock) if lock < 1.0 else 0.0
     crashed_max = len(rate) - 1
     free, locked = np.arange(1, crashed_max + 1), np.arange(crashed_max + 1, 2 * crashed_max + 1)
     up[0, 0] += rate[0]
@@ -145,8 +140,10 @@ def _start_to_limp(up: Floats, store: Store, limping: int, rate: Floats) -> None
 
 
 def _eliminate(rates: Floats, loss: Floats, reward: Floats, least: int) -> None:
-    """Censor the states from the last down to `least`: what happens there counts where they are
-    entered from. All terms are sums of what is not negative."""
+    """Censor the states from the last down to `least`; their events count where they are entered.
+
+    All terms are sums of numbers that are not negative.
+    """
     for last in reversed(range(least, len(rates))):
         entered = rates[:last, last] / (rates[last, :last].sum() + loss[last])
         rates[:last, :last] += np.outer(entered, rates[last, :last])

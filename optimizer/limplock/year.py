@@ -12,7 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from core.arrays import Floats
-from core.errors import InputError, PlannerError, require_number, require_positive
+from core.errors import (
+    InputError,
+    PlannerError,
+    require_crashes,
+    require_limps,
+    require_number,
+    require_positive,
+)
 from core.units import HOURS_PER_YEAR
 from optimizer.limplock.cluster import Cluster, any_block_together, limplock
 from optimizer.limplock.measured import MeasuredSlowdown
@@ -40,7 +47,9 @@ class LimpRates:
     slowdown: float = PAPER_SLOWDOWN
 
     def __post_init__(self) -> None:
-        for name in ("limp_per_year", "limp_hours", "repair_hours", "crash_per_year"):
+        require_limps("limp_per_year", self.limp_per_year)
+        require_crashes("crash_per_year", self.crash_per_year)
+        for name in ("limp_hours", "repair_hours"):
             require_positive(name, getattr(self, name))
         if require_number("slowdown", self.slowdown) < 1.0:
             raise InputError("slowdown", expected="1 or more times longer", got=repr(self.slowdown))
@@ -79,10 +88,13 @@ def year(cluster: Cluster, rates: LimpRates) -> Year:
     """
     if cluster.nodes > NODES_MAX:
         raise InputError("nodes", expected=f"at most {NODES_MAX:,}", got=f"{cluster.nodes:,}")
-    spent = _until_loss(cluster, rates, _limping_max(cluster, rates))
-    without = _until_loss(cluster, rates, 0)
-    hours = HOURS_PER_YEAR * spent[1:] / spent[0]
-    return Year(*map(float, hours), *(float(t[0]) / HOURS_PER_YEAR for t in (spent, without)))
+    until_loss = _until_loss(cluster, rates, _limping_max(cluster, rates))
+    until_loss_plain = _until_loss(cluster, rates, 0)
+    hours = HOURS_PER_YEAR * until_loss[1:] / until_loss[0]
+    return Year(
+        *map(float, hours),
+        *(float(hours_until[0]) / HOURS_PER_YEAR for hours_until in (until_loss, until_loss_plain)),
+    )
 
 
 @dataclass(frozen=True)
@@ -91,8 +103,8 @@ class Range:
 
     high: None without an upper bound, or if the model has no answer at it, with a `reason`.
 
-    Hours grow with the slowdown, years until data are lost fall. Where the slowdown is an "at
-    least", so are the hours `at`, and the years are an "at most".
+    Hours grow with the slowdown, years until data are lost fall. If the slowdown is an "at least",
+    so are the hours of `at`, and its years are an "at most".
     """
 
     at: Year
@@ -108,12 +120,12 @@ def year_range(cluster: Cluster, rates: LimpRates, measured: MeasuredSlowdown) -
     Raises: as `year`, except if only the upper bound is too much for the model.
     """
 
-    def at(slowdown: float) -> Year:
+    def year_at(slowdown: float) -> Year:
         return year(cluster, replace(rates, slowdown=max(1.0, slowdown)))
 
-    middle, low = at(measured.factor), at(measured.low)
+    middle, low = year_at(measured.factor), year_at(measured.low)
     try:
-        return Range(middle, low, None if measured.high is None else at(measured.high))
+        return Range(middle, low, None if measured.high is None else year_at(measured.high))
     except PlannerError as error:
         return Range(middle, low, None, reason=f"expected {error.expected} (got {error.got})")
 
@@ -126,9 +138,12 @@ def _limping_max(cluster: Cluster, rates: LimpRates) -> int:
 
 
 def _until_loss(cluster: Cluster, rates: LimpRates, limping_max: int) -> Floats:
-    """Expected hours until data are lost: in all, with a limping node, with the user's reads and
-    writes in limplock, with a regeneration, with one in limplock."""
-    at = [replace(cluster, limping=level) for level in range(limping_max + 1)]
+    """Return the expected hours until data are lost.
+
+    In all, with a limping node, with the user's reads and with writes in limplock, with a
+    regeneration, with a regeneration in limplock.
+    """
+    clusters = [replace(cluster, limping=level) for level in range(limping_max + 1)]
     store = Store(
         cluster,
         crash_per_h=rates.crash_per_year / HOURS_PER_YEAR,
@@ -136,33 +151,33 @@ def _until_loss(cluster: Cluster, rates: LimpRates, limping_max: int) -> Floats:
         healed_per_h=1.0 / rates.limp_hours,
         regenerated_per_h=1.0 / rates.repair_hours,
         slowdown=rates.slowdown,
-        locks=_locks(at),
+        locks=_locks(clusters),
     )
-    rewards = np.array([_rewards(one) for one in at])
+    rewards = np.array([_rewards(level_cluster) for level_cluster in clusters])
     crashed_max = cluster.replicas
     while True:
         crashed_max = min(2 * crashed_max, cluster.nodes - 1)
         if (limping_max + 1) * (2 * crashed_max + 1) ** 3 > STEPS_MAX:
             raise _cannot_follow(cluster, rates)
-        most, least = (
+        upper, lower = (
             hours_until_loss(store, crashed_max, rewards, lost) for lost in (False, True)
         )
-        if most[0] - least[0] <= BRACKET * least[0] or crashed_max == cluster.nodes - 1:
-            return least
+        if upper[0] - lower[0] <= BRACKET * lower[0] or crashed_max == cluster.nodes - 1:
+            return lower
 
 
-def _locks(at: list[Cluster]) -> Floats:
-    """P(l) for l = 0, 1, ... and one more; past a certain lock all others are certain too."""
-    found = [0.0]
-    for one in at[1:]:
-        found.append(1.0 if found[-1] > 1 - 1e-15 else max(found[-1], any_block_together(one)))
-    return np.array([*found, found[-1]])
+def _locks(clusters: list[Cluster]) -> Floats:
+    """Return P(l) for l = 0, 1, ... and one more; after a certain lock all others are certain."""
+    locks = [0.0]
+    for cluster in clusters[1:]:
+        locks.append(1.0 if locks[-1] > 1 - 1e-15 else max(locks[-1], any_block_together(cluster)))
+    return np.array([*locks, locks[-1]])
 
 
 def _rewards(cluster: Cluster) -> tuple[float, float, float, float]:
     """Return the weight of an hour with so many limping nodes: 1, whether one limps, P_rl, P_wl."""
-    found = limplock(cluster)
-    return 1.0, float(cluster.limping > 0), found.read, found.write
+    probabilities = limplock(cluster)
+    return 1.0, float(cluster.limping > 0), probabilities.read, probabilities.write
 
 
 def _cannot_follow(cluster: Cluster, rates: LimpRates) -> PlannerError:

@@ -64,7 +64,7 @@ class Year:
     punctuality: float
     demerits: float
     hours: float  # in which a fault disturbs the service
-    lost: float  # share of requests that faults take: what goodput has less than without them
+    lost: float  # loss of goodput by faults, a share of requests
     demerits_added: float  # to a request, by faults
     lost_by_fault: tuple[tuple[str, float], ...]
     """The loss of goodput by each kind of fault, the largest first."""
@@ -89,8 +89,8 @@ def expected_year(normal: Level, faults: Sequence[Fault], ideal_ms: float) -> Ye
                 total.mean_ms + weight * (change.mean_ms - normal.mean_ms),
                 total.demerits + weight * (change.demerits - normal.demerits),
             )
-            taken = weight * (normal.goodput - change.goodput)
-            lost[fault.name] = lost.get(fault.name, 0.0) + taken
+            loss = weight * (normal.goodput - change.goodput)
+            lost[fault.name] = lost.get(fault.name, 0.0) + loss
     hours = sum(fault.hours for fault in faults)
     if hours * 3600.0 > YEAR_S / 10:
         raise InputError(
@@ -99,7 +99,7 @@ def expected_year(normal: Level, faults: Sequence[Fault], ideal_ms: float) -> Ye
             got=f"{hours:.0f} hours",
             hint="State fewer faults, or a shorter repair.",
         )
-    worst = sorted(lost.items(), key=lambda one: -one[1])
+    worst = sorted(lost.items(), key=lambda fault_loss: -fault_loss[1])
     return Year(
         total.goodput,
         total.mean_ms,

@@ -19,7 +19,7 @@ class TierPlan:
 
     instance_type: str
     nodes: int
-    spares: int  # the name in plan.json, which older results have
+    spares: int
     mechanism: str
     replicas: int
     tokens: int
@@ -43,14 +43,15 @@ class Fleet:
     experiment: str
     policy: str
     tiers: Mapping[str, Mapping[str, Any]]  # role, calls, cpus, memory_mb, nic_mbps, disk_mbps
+    kept: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # tiers of no plan
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The answer: a fleet and what it costs and keeps, or why there is none.
+    """The answer: a fleet with its cost and predictions, or the reasons why there is none.
 
-    `feasible` None: undecided, since the run does not count or says too little; what was found all
-    the same is there, but no fleet.tfvars is.
+    `feasible` None: undecided, because the run does not count or has too little evidence. The
+    other fields still have their content, but there is no fleet.tfvars.
     """
 
     feasible: bool | None
@@ -68,24 +69,29 @@ class Plan:
     relaxation: Mapping[str, Any] = field(default_factory=dict)  # if infeasible: what would help
     confidence: Mapping[str, Any] | None = None  # of the availability, if rates are uncertain
     margin: Mapping[str, Any] | None = None  # of the latency limits against the law's error
-    integrity: Mapping[str, Any] | None = None  # wrong answers, and what keeping them rare costs
-    load: Mapping[str, Any] | None = None  # up to which it holds, and until when
+    integrity: Mapping[str, Any] | None = None  # wrong answers, and the cost of their limit
+    load: Mapping[str, Any] | None = None  # the highest load that it carries, and until when
     schedule: Mapping[str, Any] | None = None  # machines by the hour, beside this fleet
-    present: Mapping[str, Any] | None = None  # the fleet that is there, beside the plan
-    domains: Mapping[str, Any] | None = None  # where the machines stand, and without one of them
-    hosts: Mapping[str, Any] | None = None  # the least servers of one's own that hold a fleet
-    state: Mapping[str, Any] | None = None  # what the tiers' data and writes mean for it
-    simulation: Mapping[str, Any] = field(default_factory=dict)  # what decided, or why none did
+    present: Mapping[str, Any] | None = None  # the present fleet, compared with the plan
+    domains: Mapping[str, Any] | None = None  # places of the machines; service without one domain
+    hosts: Mapping[str, Any] | None = None  # the cheapest own servers that hold a fleet
+    state: Mapping[str, Any] | None = None  # effect of the tiers' data and writes
+    simulation: Mapping[str, Any] = field(default_factory=dict)  # its verdict, or why there is none
+    refused: JsonObject | None = None  # the next cheaper fleet, if the simulator refused one
     solver: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
     fleet: Fleet | None = None
 
     def to_json_dict(self) -> JsonObject:
-        """plan.json. Raises ValueError if a number is not finite (it never should be)."""
-        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "fleet"}
+        """Return plan.json. Raises ValueError if a number is not finite (it never should be)."""
+        columns = {
+            column.name: getattr(self, column.name)
+            for column in fields(self)
+            if column.name != "fleet"
+        }
         value = {
             "schema": SCHEMA,
-            **own,
+            **columns,
             "usd_per_month": None if self.usd_per_month is None else round(self.usd_per_month, 2),
             "tiers": {name: asdict(tier) for name, tier in self.tiers.items()},
             "tfvars": self.to_tfvars(),
@@ -109,8 +115,10 @@ class Plan:
             lines.append(
                 f"  {name} = {{ {_attributes(_tier_values(tier, self.fleet.tiers[name]))} }}"
             )
-        built = {name: tier.variant for name, tier in self.tiers.items() if tier.variant}
-        lines += ["}", *(f"# {name} is built as {variant}" for name, variant in built.items())]
+        for name, values in self.fleet.kept.items():
+            lines.append(f"  {name} = {{ {_attributes(_without_none(values))} }} # as it was")
+        variants = {name: tier.variant for name, tier in self.tiers.items() if tier.variant}
+        lines += ["}", *(f"# {name} is built as {variant}" for name, variant in variants.items())]
         lines += ["arbiters = {"]
         lines += [f"  {name} = {{ tokens = {tier.tokens} }}" for name, tier in self.tiers.items()]
         lines += ["}", "# and in experiment.toml, as the settings of an arm:"]
@@ -118,14 +126,14 @@ class Plan:
             values = {"policy": self.fleet.policy, "replicas": tier.replicas, "tokens": tier.tokens}
             lines.append(f"# {name} = {{ {_attributes(values)} }}")
         for name, spread in (self.domains or {}).get("spread", {}).items():
-            where = "; ".join(f"{level} {_sum(sizes)}" for level, sizes in spread.items())
-            lines.append(f"# {name} over domains, standbys included: {where}")
-        lines += [*_hours(self.schedule), *_shared(self.hosts)]
+            placement = "; ".join(f"{level} {_sum_text(sizes)}" for level, sizes in spread.items())
+            lines.append(f"# {name} over domains, standbys included: {placement}")
+        lines += [*_schedule_remarks(self.schedule), *_server_remarks(self.hosts)]
         return "\n".join([*lines, ""])
 
 
-def _hours(schedule: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield the schedule as remarks: no stack of Terraform changes machines by the hour."""
+def _schedule_remarks(schedule: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield the schedule as remarks, because no Terraform stack changes machines by the hour."""
     if schedule is None or schedule["usd_per_month"] is None:
         return
     yield (
@@ -134,15 +142,15 @@ def _hours(schedule: Mapping[str, Any] | None) -> Iterator[str]:
     )
     yield "# the busiest hour, as no stack changes machines by the hour. plan.json has all of it."
     for name, tier in schedule["tiers"].items():
-        for one in tier["machines"]:
-            kind = f"{one['instance_type']}@{one['purchase']}"
-            if one["bought"]:
-                yield f"# {name} {kind}: {one['bought']} in all hours"
+        for machine in tier["machines"]:
+            kind = f"{machine['instance_type']}@{machine['purchase']}"
+            if machine["bought"]:
+                yield f"# {name} {kind}: {machine['bought']} in all hours"
             else:
-                yield f"# {name} {kind} from hour: {_runs(one['by_hour'])}"
+                yield f"# {name} {kind} from hour: {_run_text(machine['by_hour'])}"
 
 
-def _shared(hosts: Mapping[str, Any] | None) -> Iterator[str]:
+def _server_remarks(hosts: Mapping[str, Any] | None) -> Iterator[str]:
     """Yield the placement of the fleet on own servers, as remarks."""
     if hosts is None or hosts["usd_per_month"] is None:
         return
@@ -154,17 +162,17 @@ def _shared(hosts: Mapping[str, Any] | None) -> Iterator[str]:
     for name, tier in hosts["tiers"].items():
         kind = tier["instance_type"]
         yield f"# {name}: {tier['nodes']} {kind}, {tier['spares']} standby, r {tier['replicas']}"
-    for one in hosts["servers"]:
-        yield f"# {one['host']}: {', '.join(one['tiers'])}"
+    for server in hosts["servers"]:
+        yield f"# {server['host']}: {', '.join(server['tiers'])}"
 
 
-def _runs(counts: Sequence[int]) -> str:
-    """Hours at which a number of machines begins: `0 2, 8 5` are 2 until hour 8, then 5."""
+def _run_text(counts: Sequence[int]) -> str:
+    """Return the hours at which the count changes: `0 2, 8 5` is 2 until hour 8, then 5."""
     starts = [h for h, n in enumerate(counts) if h == 0 or n != counts[h - 1]]
     return ", ".join(f"{hour} {counts[hour]}" for hour in starts)
 
 
-def _sum(sizes: Sequence[int]) -> str:
+def _sum_text(sizes: Sequence[int]) -> str:
     return "+".join(str(size) for size in sizes)
 
 
@@ -180,6 +188,10 @@ def _tier_values(tier: TierPlan, spec: Mapping[str, Any]) -> dict[str, object]:
         "disk_mbps": spec["disk_mbps"],
         "instance_type": tier.instance_type,
     }
+    return _without_none(values)
+
+
+def _without_none(values: Mapping[str, Any]) -> dict[str, object]:
     return {key: value for key, value in values.items() if value is not None}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from difflib import get_close_matches
 
 from core.errors import InputError
@@ -14,11 +14,10 @@ from core.units import HOURS_PER_MONTH
 class Instance:
     """One instance type, server, or slice of a server, in one region.
 
-    `vcpus` are what the operating system schedules on (hardware threads); a slice has a fraction.
-    `baseline_share` is below 1 for burstable types only. `usd_per_month_off` is the price of a cold
-    standby of this type: on-premises everything except the power; if the book has no such price, as
-    EC2's, a standby costs as much as when it is on. A pool in the cloud is not bought: it costs
-    nothing until a crash.
+    `vcpus` are hardware threads; a slice has a fraction. `baseline_share` is below 1 for burstable
+    types only. `usd_per_month_off` is the price of a cold standby of this type: on-premises
+    everything except the power. If the book has no such price, as EC2's, a standby costs as much as
+    when it is on. A pool in the cloud is not bought: it costs nothing until a crash.
     """
 
     name: str
@@ -35,7 +34,6 @@ class Instance:
 
     @property
     def type_name(self) -> str:
-        """The platform's name of it."""
         return self.type or self.name
 
     @property
@@ -67,9 +65,7 @@ class MonthlyCost:
         return self.total - self.power
 
     def share(self, share: float) -> MonthlyCost:
-        """Return the cost of `share` of the machine."""
-        parts = (self.purchase, self.power, self.space, self.staff)
-        return MonthlyCost(*(share * part for part in parts))
+        return MonthlyCost(*(share * part for part in astuple(self)))
 
 
 @dataclass(frozen=True)
@@ -85,31 +81,29 @@ class PriceBook:
     costs: Mapping[str, MonthlyCost] = field(default_factory=dict)
 
     def instances(self, region: str) -> tuple[Instance, ...]:
-        """Return the instances of `region`, cheapest first. Raises InputError for an unknown
-        region.
-        """
-        found = self.regions.get(region)
-        if found is None:
+        """Return the instances of `region`, cheapest first. Raises InputError if it is unknown."""
+        instances = self.regions.get(region)
+        if instances is None:
             raise unknown("region", region, self.regions)
-        return found
+        return instances
 
     def instance(self, region: str, name: str) -> Instance:
         """Return the instance `name` of `region`. Raises InputError with the nearest name."""
-        by_name = {one.name: one for one in self.instances(region)}
+        by_name = {instance.name: instance for instance in self.instances(region)}
         if name not in by_name:
             raise unknown(f"instance type in {region}", name, by_name)
         return by_name[name]
 
 
-def cheapest_first(found: Iterable[Instance]) -> tuple[Instance, ...]:
+def cheapest_first(instances: Iterable[Instance]) -> tuple[Instance, ...]:
     """Return instances in the order of their prices, and of their names for equal ones."""
-    return tuple(sorted(found, key=lambda one: (one.usd_per_hour, one.name)))
+    return tuple(sorted(instances, key=lambda instance: (instance.usd_per_hour, instance.name)))
 
 
-def unknown(place: str, got: object, known: Iterable[str]) -> InputError:
+def unknown(place: str, got: object, candidates: Iterable[str]) -> InputError:
     """Return the error about an unknown name; it suggests the nearest name, or lists all."""
-    names = sorted(known)
-    near = get_close_matches(str(got), names, n=1, cutoff=0.5)
-    shown = names if len(names) <= 10 else [*names[:10], f"{len(names) - 10} more"]
-    advice = f"Did you mean {near[0]}?" if near else "Take one of them."
-    return InputError(place, expected=f"one of {', '.join(shown)}", got=repr(got), hint=advice)
+    names = sorted(candidates)
+    nearest = get_close_matches(str(got), names, n=1, cutoff=0.5)
+    listed = names if len(names) <= 10 else [*names[:10], f"{len(names) - 10} more"]
+    advice = f"Did you mean {nearest[0]}?" if nearest else "Take one of them."
+    return InputError(place, expected=f"one of {', '.join(listed)}", got=repr(got), hint=advice)

@@ -106,7 +106,7 @@ class Site:
 
 
 def monthly_cost(server: Server, site: Site) -> MonthlyCost:
-    """Cost of owning `server` at `site`, by purpose [USD per month]: the equations above."""
+    """Return the cost of owning `server` at `site`, by purpose [USD per month] (see above)."""
     months = 12.0 * server.years
     monthly = site.interest / 12.0
     # expm1 and log1p keep every digit where the interest is next to nothing.
@@ -124,11 +124,11 @@ def owned(source: ConfigFile) -> PriceBook:
     book = check(source, Owned)
     site = Site(**{key: figure.value for key, figure in book.shared if figure is not None})
     sizes: dict[str, Server | Slice] = {**book.servers, **book.slices}
-    costs = {name: monthly_cost(one, site) for name, one in book.servers.items()}
-    for name, one in book.slices.items():
-        share = _share(source, name, one, book.servers)
-        costs[name] = costs[one.server].share(share)
-    found = [
+    costs = {name: monthly_cost(server, site) for name, server in book.servers.items()}
+    for name, server_slice in book.slices.items():
+        share = _share(source, name, server_slice, book.servers)
+        costs[name] = costs[server_slice.server].share(share)
+    instances = [
         Instance(
             name,
             sizes[name].cores,
@@ -138,21 +138,21 @@ def owned(source: ConfigFile) -> PriceBook:
         )
         for name, cost in costs.items()
     ]
-    return PriceBook(book.as_of, book.source, {REGION: cheapest_first(found)}, costs)
+    return PriceBook(book.as_of, book.source, {REGION: cheapest_first(instances)}, costs)
 
 
-def _share(source: ConfigFile, name: str, one: Slice, servers: dict[str, Server]) -> float:
+def _share(source: ConfigFile, name: str, server_slice: Slice, servers: dict[str, Server]) -> float:
     """Return the share of its server that a slice takes."""
     key = ("slices", name)
     if name in servers:
         raise source.error(*key, expected="a name that no server has", got=repr(name))
-    if one.server not in servers:
-        raise unknown(source.place(*key, "server"), one.server, servers)
+    if server_slice.server not in servers:
+        raise unknown(source.place(*key, "server"), server_slice.server, servers)
     shares: list[float] = []
     for size in ("cores", "memory_gb"):
-        part, whole = getattr(one, size), getattr(servers[one.server], size)
-        if part > whole:
-            expected = f"at most {whole:g}, {one.server}'s"
-            raise source.error(*key, size, expected=expected, got=f"{part:g}")
-        shares.append(part / whole)
+        used, available = getattr(server_slice, size), getattr(servers[server_slice.server], size)
+        if used > available:
+            expected = f"at most {available:g}, {server_slice.server}'s"
+            raise source.error(*key, size, expected=expected, got=f"{used:g}")
+        shares.append(used / available)
     return max(shares)

@@ -6,6 +6,7 @@ other regions are left out, and a type without a price of today is listed, not k
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 import os
@@ -14,14 +15,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core.errors import EnvironmentMissing, InputError
 from optimizer.prices.book import load_prices
 from optimizer.prices.instance import Instance, PriceBook, cheapest_first
-
-if TYPE_CHECKING:
-    import datetime
 
 API_REGION = "us-east-1"  # the pricing API is served there for all regions
 SOURCE = "AWS Price List API (pricing:GetProducts), on-demand, Linux, shared tenancy, no licence"
@@ -51,13 +49,13 @@ def refresh(old: PriceBook, regions: Sequence[str], today: datetime.date) -> Ref
     """
     if old.costs:
         raise InputError("book", expected="a book of EC2 prices", got="one of owned servers")
-    kinds = {one.name: one for region in old.regions.values() for one in region}
-    found = {region: _region(region, kinds) for region in dict.fromkeys(regions)}
+    kinds = {instance.name: instance for region in old.regions.values() for instance in region}
+    instances_by_region = {region: _region(region, kinds) for region in dict.fromkeys(regions)}
     missing = {
-        region: tuple(sorted(set(kinds) - {one.name for one in instances}))
-        for region, instances in found.items()
+        region: tuple(sorted(set(kinds) - {instance.name for instance in instances}))
+        for region, instances in instances_by_region.items()
     }
-    return Refreshed(PriceBook(today.isoformat(), SOURCE, found), missing)
+    return Refreshed(PriceBook(today.isoformat(), SOURCE, instances_by_region), missing)
 
 
 def today_s_prices(region: str, names: Collection[str]) -> dict[str, float]:
@@ -66,13 +64,13 @@ def today_s_prices(region: str, names: Collection[str]) -> dict[str, float]:
     A type that the API does not know in the region is left out. Raises as `refresh` does.
     """
     prices = dict[str, float]()
-    for wanted in sorted(names):
-        prices.update(_prices(region, [wanted], {"instanceType": wanted}))
+    for name in sorted(names):
+        prices.update(_prices(region, [name], {"instanceType": name}))
     return prices
 
 
 def write_book(book: PriceBook, path: Path) -> None:
-    """Write `book` as TOML atomically: `path` is always the old file or the whole new one."""
+    """Write `book` as TOML atomically: `path` is always the old or the complete new file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     temporary = Path(name)
@@ -99,11 +97,11 @@ def _region(region: str, kinds: Mapping[str, Instance]) -> tuple[Instance, ...]:
 
 
 def _prices(
-    region: str, wanted: Collection[str], more: Mapping[str, str] | None = None
+    region: str, names: Collection[str], filters: Mapping[str, str] | None = None
 ) -> dict[str, float]:
     prices = dict[str, float]()
-    for product in _products(region, more or {}):
-        name, usd_per_hour = _price(region, product, wanted)
+    for product in _products(region, filters or {}):
+        name, usd_per_hour = _price(region, product, names)
         if name is None:
             continue
         if prices.setdefault(name, usd_per_hour) != usd_per_hour:
@@ -112,22 +110,24 @@ def _prices(
     return prices
 
 
-def _products(region: str, more: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-    """Every product of the region that passes the filters, over all pages of the answer."""
+def _products(region: str, filters: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+    """Yield every product of the region that passes the filters, over all pages of the answer."""
     import boto3  # type: ignore[import-untyped]
     from botocore.config import Config  # type: ignore[import-untyped]
     from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
     from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
 
     config = Config(retries={"mode": "standard"}, connect_timeout=10, read_timeout=30)
-    fields = {"regionCode": region, **_FILTERS, **more}
-    asked = [{"Type": "TERM_MATCH", "Field": f, "Value": v} for f, v in fields.items()]
+    fields = {"regionCode": region, **_FILTERS, **filters}
+    term_filters = [
+        {"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in fields.items()
+    ]
     try:
         with closing(boto3.client("pricing", region_name=API_REGION, config=config)) as client:
             pages = client.get_paginator("get_products")
-            for page in pages.paginate(ServiceCode="AmazonEC2", Filters=asked):
+            for page in pages.paginate(ServiceCode="AmazonEC2", Filters=term_filters):
                 for text in page["PriceList"]:
-                    yield _parsed(region, text)
+                    yield _parse(region, text)
     except (BotoCoreError, ClientError, ResponseParserError) as error:
         raise EnvironmentMissing(
             _api(region),
@@ -138,7 +138,7 @@ def _products(region: str, more: Mapping[str, str]) -> Iterator[Mapping[str, Any
         ) from error
 
 
-def _parsed(region: str, text: str) -> Mapping[str, Any]:
+def _parse(region: str, text: str) -> Mapping[str, Any]:
     try:
         product = json.loads(text)
     except json.JSONDecodeError as error:
@@ -149,12 +149,12 @@ def _parsed(region: str, text: str) -> Mapping[str, Any]:
 
 
 def _price(
-    region: str, product: Mapping[str, Any], wanted: Collection[str]
+    region: str, product: Mapping[str, Any], names: Collection[str]
 ) -> tuple[str | None, float]:
-    """(type, US dollars per hour); (None, 0) for a type that is not in the book."""
+    """Return (type, US dollars per hour); (None, 0) for a type that is not in the book."""
     try:
         name = product["product"]["attributes"]["instanceType"]
-        if name not in wanted:
+        if name not in names:
             return None, 0.0
         dimensions = [
             dimension
@@ -164,8 +164,8 @@ def _price(
         ]
         prices = {float(dimension["pricePerUnit"]["USD"]) for dimension in dimensions}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        named = product.get("product")
-        got = f"{type(error).__name__} {error} in {str(named)[:120]}"
+        description = product.get("product")
+        got = f"{type(error).__name__} {error} in {str(description)[:120]}"
         raise InputError(_api(region), expected="a price in USD per hour", got=got) from error
     if len(prices) != 1 or not all(0 < price < math.inf for price in prices):
         got = ", ".join(str(price) for price in sorted(prices)) or "none"
@@ -178,8 +178,8 @@ def _api(region: str) -> str:
 
 
 def _toml(book: PriceBook) -> str:
-    """Return the book as `rented` reads it. JSON's strings are TOML's basic strings."""
-    kinds = {one.name: one for region in book.regions.values() for one in region}
+    """Return the book in the form that `rented` reads. JSON's strings are TOML's basic strings."""
+    kinds = {instance.name: instance for region in book.regions.values() for instance in region}
     lines = [
         "# Written by `sparecraft prices refresh`.",
         f"as_of = {json.dumps(book.as_of)}",
@@ -188,15 +188,19 @@ def _toml(book: PriceBook) -> str:
         "",
         "[instances]",
     ]
-    for name, one in sorted(kinds.items()):
-        extra = f", baseline_share = {one.baseline_share!r}" if one.baseline_share < 1 else ""
-        if one.usd_per_month_off is not None:
-            extra += f", usd_per_month_off = {one.usd_per_month_off!r}"
-        if one.arch != "x86_64":
-            extra += f", arch = {json.dumps(one.arch)}"
-        size = f"vcpus = {one.vcpus!r}, memory_gb = {one.memory_gb!r}"
+    for name, instance in sorted(kinds.items()):
+        extra = (
+            f", baseline_share = {instance.baseline_share!r}" if instance.baseline_share < 1 else ""
+        )
+        if instance.usd_per_month_off is not None:
+            extra += f", usd_per_month_off = {instance.usd_per_month_off!r}"
+        if instance.arch != "x86_64":
+            extra += f", arch = {json.dumps(instance.arch)}"
+        size = f"vcpus = {instance.vcpus!r}, memory_gb = {instance.memory_gb!r}"
         lines.append(f"{json.dumps(name)} = {{ {size}{extra} }}")
     for region, instances in book.regions.items():
         lines += ["", f"[usd_per_hour.{json.dumps(region)}]"]
-        lines += [f"{json.dumps(one.name)} = {one.usd_per_hour!r}" for one in instances]
+        lines += [
+            f"{json.dumps(instance.name)} = {instance.usd_per_hour!r}" for instance in instances
+        ]
     return "\n".join(lines) + "\n"

@@ -34,12 +34,12 @@ def rented(source: ConfigFile) -> PriceBook:
     """Return the book in `source`. Raises InputError with the key, expected and given value."""
     book, regions = check(source, Rented), {}
     for region, prices in book.usd_per_hour.items():
-        found = []
+        instances = []
         for name, usd in prices.items():
             if name not in book.instances:
                 place = source.place("usd_per_hour", region, name)
                 raise unknown(f"{place} (must be under [instances])", name, book.instances)
             kind = book.instances[name].model_dump()
-            found.append(Instance(name, usd_per_hour=usd, **kind))
-        regions[region] = cheapest_first(found)
+            instances.append(Instance(name, usd_per_hour=usd, **kind))
+        regions[region] = cheapest_first(instances)
     return PriceBook(book.as_of, book.source, regions)

@@ -2,7 +2,7 @@ r"""sPARE's closed forms: Eq. 1-6 and the capacities of section 4.2.
 
 Notation of the paper: tier i of 1..N, M servers, V cores per server, r replicas, lambda arrival
 rate (which already includes the amplification by the tiers above), T = 1/mu processing time on one
-core, a_{i,j} = r_i ... r_j the copies that one request of tier i causes at tier j.
+core, a_{i,j} = r_i ... r_j the copies at tier j that one request of tier i causes.
 
 Both probabilities use one term, the probability that n draws out of M miss m marked servers:
 
@@ -31,10 +31,10 @@ _LOG_NOTHING = -40.0  # 1 - e^-40 is 1 in double precision
 
 @dataclass(frozen=True)
 class TierLoad:
-    """Inputs of stability and collisions, for one tier at r = 1 everywhere.
+    """Inputs of stability and collisions of one tier, with r = 1 in all tiers.
 
-    request_per_s and connection_per_s are the rates at (1, ..., 1); the amplification by upstream
-    replicas is applied by the functions below. tokens_per_server None: round-robin, no tokens.
+    request_per_s and connection_per_s are the rates at (1, ..., 1); the functions below apply the
+    amplification by upstream replicas. tokens_per_server None: round-robin, no tokens.
     """
 
     servers: int
@@ -56,19 +56,21 @@ class TierLoad:
             require_count(f"{self.name}: tokens_per_server", self.tokens_per_server, least=1)
 
     def check(self, replicas: int, upstream: int) -> None:
-        """Raise InputError, naming the tier, where r cannot be placed on distinct servers."""
+        """Raise InputError, which names the tier, if r cannot be placed on distinct servers."""
         require_count(f"{self.name}: upstream", upstream, least=1)
         _require_replicas(f"{self.name}: replicas", replicas, self.servers)
 
 
 def collision_probability(servers: int, upstream: int, replicas: int) -> float:
-    r"""P(two connections of one page meet on a server), 1 - prod_k C(M - k r, r) / C(M, r)^a.
+    r"""Return P(two connections of one page meet on a server).
+
+    It is 1 - prod_k C(M - k r, r) / C(M, r)^a.
 
     Parameters: servers M >= 1 of the tier; upstream a = a_{i,j-1} >= 1 requests that reach the tier
     per page; replicas r in 1..M of the tier. Returns: float in [0, 1]; 0 for a = 1; 1 if a r > M,
-    because the copies cannot be separated. (The text below sPARE Eq. 1 says certain for a r >= M;
-    at a r = M the equation itself leaves a chance, and the equation is used.)
-    Raises: InputError where r > M.
+    because the copies cannot be separated. (The text below sPARE Eq. 1 says that a collision is
+    certain for a r >= M; at a r = M the equation gives less than 1, and the equation is used.)
+    Raises: InputError if r > M.
     Source: sPARE Eq. 1 (two tiers, a = r1), Eq. 2 (N tiers).
     """
     require_count("servers", servers, least=1)
@@ -76,34 +78,34 @@ def collision_probability(servers: int, upstream: int, replicas: int) -> float:
     _require_replicas("replicas", replicas, servers)
     if upstream * replicas > servers:
         return 1.0
-    apart = 0.0
+    log_apart = 0.0
     for k in range(1, upstream):
-        apart += _log_miss(servers, k * replicas, replicas)
-        if apart < _LOG_NOTHING:
+        log_apart += _log_miss(servers, k * replicas, replicas)
+        if log_apart < _LOG_NOTHING:
             return 1.0
-    return 0.0 - math.expm1(apart)
+    return 0.0 - math.expm1(log_apart)
 
 
 def collision_probabilities(servers: Sequence[int], replicas: Sequence[int]) -> tuple[float, ...]:
-    """P_c^{1,j} for j = 2..N: copies of one page meet on a server of tier j.
+    """Return P_c^{1,j} for j = 2..N: copies of one page meet on a server of tier j.
 
     Parameters: servers M_1..M_N; replicas r_1..r_N, both from the front.
-    Returns: (N - 1,) floats in [0, 1].  Raises: InputError naming the tier where r_j > M_j.
+    Returns: (N - 1,) floats in [0, 1].  Raises: InputError with the tier if r_j > M_j.
     Source: sPARE Eq. 2 with i = 1, a_{1,j-1} = r_1 ... r_{j-1}.
     """
     if len(servers) != len(replicas):
         raise InputError("replicas", expected=f"{len(servers)} tiers", got=str(len(replicas)))
     for tier, (count, r) in enumerate(zip(servers, replicas, strict=True), start=1):
         _require_replicas(f"replicas of tier {tier}", r, count)
-    upstream, found = 1, []
+    upstream, probabilities = 1, []
     for j in range(1, len(servers)):
         upstream *= replicas[j - 1]
-        found.append(collision_probability(servers[j], upstream, replicas[j]))
-    return tuple(found)
+        probabilities.append(collision_probability(servers[j], upstream, replicas[j]))
+    return tuple(probabilities)
 
 
 def lookup_probability(fast: int, slow: int, lookups: int) -> float:
-    """P(a fast server among m distinct look-ups) = 1 - C(slow, m) / C(fast + slow, m).
+    """Return P(a fast server among m distinct look-ups) = 1 - C(slow, m) / C(fast + slow, m).
 
     Source: sPARE Eq. 3.
     """
@@ -116,14 +118,14 @@ def lookup_probability(fast: int, slow: int, lookups: int) -> float:
 
 
 def server_utilisation(load: TierLoad, replicas: int, upstream: int = 1) -> float:
-    """lambda r T / (M V): below 1 the servers are stable.  Source: sPARE Eq. 4."""
+    """Return lambda r T / (M V): below 1 the servers are stable.  Source: sPARE Eq. 4."""
     load.check(replicas, upstream)
     demand_s = load.request_per_s * upstream * replicas * load.processing_s
     return demand_s / (load.servers * load.cores)
 
 
 def token_utilisation(load: TierLoad, replicas: int, upstream: int = 1) -> float:
-    """lambda_conn r T^K / (M C): below 1 the tokens are stable; 0 without tokens.
+    """Return lambda_conn r T^K / (M C): below 1 the tokens are stable; 0 without tokens.
 
     Source: sPARE Eq. 5.
     """
@@ -139,8 +141,8 @@ def least_tokens(
 ) -> int:
     """Return the smallest integer C > lambda_conn r_max T^K / M.
 
-    A quotient within rounding of an integer counts as that integer, so that 0.1 + 0.2 does not
-    decide: the result is then one more.  Source: sPARE Eq. 6.
+    A quotient within rounding of an integer counts as that integer (0.1 + 0.2 counts as 0.3), and
+    the result is then one more.  Source: sPARE Eq. 6.
     """
     require_count("servers", servers, least=1)
     _require_replicas("replicas_max", replicas_max, servers)
@@ -151,8 +153,9 @@ def least_tokens(
 
 
 def tad_capacity_per_s(servers: int, server_per_s: float, share: float, gamma: float) -> float:
-    """M s (1 - f (1 - gamma)): the rate that TAD sustains when servers drop to gamma s a share f of
-    time.
+    """Return the rate that TAD sustains under interference, M s (1 - f (1 - gamma)).
+
+    The servers drop to gamma s for a share f of the time.
 
     Parameters: server_per_s s [1/s]; share f in [0, 1]; gamma in (0, 1].  Source: sPARE section
     4.2.
@@ -164,7 +167,7 @@ def tad_capacity_per_s(servers: int, server_per_s: float, share: float, gamma: f
 def round_robin_capacity_per_s(
     servers: int, server_per_s: float, share: float, gamma: float
 ) -> float:
-    """M gamma s, the slowest server's limit, if there is any interference.
+    """Return M gamma s, the limit of the slowest server, or M s without interference.
 
     Parameters: as `tad_capacity_per_s`.  Source: sPARE section 4.2.
     """
@@ -173,16 +176,16 @@ def round_robin_capacity_per_s(
 
 
 def _log_miss(total: int, marked: int, draws: int) -> float:
-    """log of C(total - marked, draws) / C(total, draws); symmetric in marked and draws."""
+    """Return log of C(total - marked, draws) / C(total, draws); symmetric in marked and draws."""
     if marked + draws > total:
         return -math.inf
     more, fewer = max(marked, draws), min(marked, draws)
-    found = 0.0
+    logarithm = 0.0
     for i in range(fewer):
-        found += math.log1p(-more / (total - i))
-        if found < _LOG_NOTHING:
+        logarithm += math.log1p(-more / (total - i))
+        if logarithm < _LOG_NOTHING:
             break
-    return found
+    return logarithm
 
 
 def _require_replicas(place: str, replicas: int, servers: int) -> None:

@@ -1,7 +1,7 @@
 """The feasible set F of sPARE's Alg. 1, line 1.
 
-Load, token demand and collision probability all grow with every r_i, of the tier itself and of
-those above it. So the first r that breaks a limit ends a tier's range, and only feasible prefixes
+Load, token demand and collision probability of a tier all grow with the r_i of the tier and of the
+tiers above it. So the first r that breaks a limit ends a tier's range, and only feasible prefixes
 are extended: the work is in proportion to |F|, not to the product of the servers.
 """
 
@@ -24,12 +24,11 @@ _collision = lru_cache(maxsize=65536)(collision_probability)
 def feasible_replicas(
     tiers: Sequence[TierLoad], collision_max: float, replicas_max: int | None = None
 ) -> list[tuple[int, ...]]:
-    """Return all (r1, ..., rN) that are stable in servers and tokens and within the collision
-    limit.
+    """Return all (r1, ..., rN) with stable servers and tokens, within the collision limit.
 
     Eq. 4 and 5 are strict, the collision limit may be reached.
     Parameters: tiers from the front; collision_max in [0, 1] for P_c^{1,j}, j = 2..N; replicas_max
-    an optional bound beside each tier's number of servers.
+    an optional bound in addition to each tier's number of servers.
     Returns: in lexicographic order; empty if not even (1, ..., 1) is stable.
     Source: sPARE section 5.2, Alg. 1 line 1.
     """
@@ -38,10 +37,10 @@ def feasible_replicas(
         raise InputError("tiers", expected="at least one tier", got="none")
     if replicas_max is not None:
         require_count("replicas_max", replicas_max, least=1)
-    return list(_extended(tiers, (), 1, collision_max, replicas_max))
+    return list(_extend(tiers, (), 1, collision_max, replicas_max))
 
 
-def _extended(
+def _extend(
     tiers: Sequence[TierLoad],
     beginning: tuple[int, ...],
     upstream: int,
@@ -57,7 +56,7 @@ def _extended(
         if last:
             yield (*beginning, r)
         else:
-            yield from _extended(tiers, (*beginning, r), upstream * r, collision_max, replicas_max)
+            yield from _extend(tiers, (*beginning, r), upstream * r, collision_max, replicas_max)
 
 
 def _fits(tier: TierLoad, r: int, upstream: int, collision_max: float) -> bool:

@@ -1,21 +1,21 @@
 r"""The search for the replication factors, sPARE Alg. 1, as a function of a callback that measures.
 
-From (1, ..., 1) the tier whose latency varies most gets one replica more, if that is in the
-feasible set F. If the target falls, the search goes on from there; if not, every point further in
-that direction (more replicas of that tier, all others equal) leaves F. It ends when no tier can be
-raised. It is a walk on measurements, each of which takes minutes of a real service, so:
+From (1, ..., 1) the tier whose latency varies most gets one replica more, if that point is in the
+feasible set F. If the target falls, the search goes on from there. If not, every point further in
+that direction (more replicas of that tier, all others equal) leaves F. The search ends when no tier
+can be raised. Each measurement takes minutes of a real service, so these properties matter:
 
-    every point is measured at most once     a candidate that was refused has left F, one that was
-                                             accepted lies below all later candidates
+    every point is measured at most once     a refused candidate has left F, and an accepted one
+                                             lies below all later candidates
     at most |F| measurements                 they are distinct points of F
     a local optimum                          the paper: within 1.19 of an exhaustive search
 
 Ties: the paper lets them be broken arbitrarily. Here an equal target is no improvement (line 9 is
 strict), and of tiers with equal variability the one nearest to the front is raised.
 
-Beyond the paper: `judge` takes the place of line 9's bare "<" where measurements are noisy, and
-`start` begins elsewhere than at (1, ..., 1), for instance where a model has its optimum. From such
-a start a tier may be lowered too, once none can be raised, the least variable tier first.
+Beyond the paper: `judge` replaces the plain "<" of line 9 where measurements are noisy. `start` is
+a start other than (1, ..., 1), for instance the optimum of a model. From such a start a tier may be
+lowered too, once none can be raised, the least variable tier first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Measure = Callable[[Replicas], tuple[float, Sequence[float]]]
 
 @dataclass(frozen=True)
 class Judgement:
-    """A candidate against the current r: the candidate's measurement, whether it wins, and why."""
+    """The comparison of a candidate with the current r: its measurement, the result, and why."""
 
     target: float
     variability: Sequence[float]
@@ -45,20 +45,20 @@ Judge = Callable[[Replicas, Replicas], Judgement]  # of current and candidate
 
 @dataclass(frozen=True)
 class Step:
-    """One measurement, and what followed. The first step is the start: `tier` is None."""
+    """One measurement and its consequences. The first step is the start: `tier` is None."""
 
     replicas: Replicas  # measured
     tier: int | None  # index, from 0 at the front, of the tier that was raised (or lowered)
     target: float
     variability: tuple[float, ...]
     accepted: bool
-    removed: tuple[Replicas, ...]  # what left the feasible set
+    removed: tuple[Replicas, ...]  # points that left the feasible set
     why: str
 
 
 @dataclass(frozen=True)
 class Search:
-    """The chosen replicas with their target, every step in order, and why the search ended."""
+    """The chosen replicas with their target, every step in order, and the reason of the end."""
 
     replicas: Replicas
     target: float
@@ -73,75 +73,76 @@ def search_replicas(
     start: Replicas | None = None,
     judge: Judge | None = None,
 ) -> Search:
-    """Near-optimal replicas within `feasible`, by measuring one neighbour after the other.
+    """Return near-optimal replicas within `feasible`; measures one neighbour after the other.
 
     Parameters: feasible F, e.g. of `feasible_replicas`, with (1, ..., 1) in it; measure(r) returns
     the target metric R^T > 0 (e.g. the page's p95) and the variability w_i >= 0 of each tier (e.g.
-    p95 / mean), both finite; start in F, else (1, ..., 1); judge(r, candidate) measures and judges
-    a candidate, else it is measured and must be below the target. With a judge, `measure` is
-    called for the start only.
-    Returns: Search. Pure but for `measure`, which is called at most |F| times, never twice for r.
-    Raises: InputError for an F without the start, and for a measurement that cannot be used,
-    naming its r.
+    p95 / mean), both finite; start in F, by default (1, ..., 1); judge(r, candidate) measures and
+    judges a candidate. Without a judge, the candidate is measured and must be below the target;
+    with one, `measure` is called for the start only.
+    Returns: Search. Pure except for `measure`, which is called at most |F| times, once for an r.
+    Raises: InputError for an F without the start, and for an unusable measurement, with its r.
     Source: sPARE Alg. 1; numbers in the comments are its lines.
     """
-    left = _checked(feasible, start)  # 1
-    current = (1,) * len(next(iter(left))) if start is None else start  # 2
-    target, variability = _measured(measure, current)  # 4
-    first = "the start, without replication" if start is None else "the start that was given"
-    steps = [Step(current, None, target, variability, True, (), first)]
-    seen = {current}
-    while move := _move(left - seen, current, variability, lower=start is not None):  # 3, 5-7, 15
+    remaining = _check_feasible(feasible, start)  # 1
+    current = (1,) * len(next(iter(remaining))) if start is None else start  # 2
+    target, variability = _measure_point(measure, current)  # 4
+    first_reason = "the start, without replication" if start is None else "the start that was given"
+    steps = [Step(current, None, target, variability, True, (), first_reason)]
+    measured = {current}
+    while move := _choose_move(
+        remaining - measured, current, variability, lower=start is not None
+    ):  # 3, 5-7, 15
         tier, candidate, chosen = move
-        found = _judged(measure, judge, current, target, candidate)  # 8, 9
-        removed = () if found.better else _beyond(left, current, tier, candidate)
-        varied = tuple(float(w) for w in found.variability)
-        why = f"{chosen}; {found.why}"
-        steps.append(Step(candidate, tier, found.target, varied, found.better, removed, why))
-        seen.add(candidate)
-        if found.better:
-            current, target, variability = candidate, found.target, varied  # 10, 11
+        judgement = _judge_candidate(measure, judge, current, target, candidate)  # 8, 9
+        removed = () if judgement.better else _points_beyond(remaining, current, tier, candidate)
+        variabilities = tuple(float(w) for w in judgement.variability)
+        why = f"{chosen}; {judgement.why}"
+        steps.append(
+            Step(candidate, tier, judgement.target, variabilities, judgement.better, removed, why)
+        )
+        measured.add(candidate)
+        if judgement.better:
+            current, target, variability = candidate, judgement.target, variabilities  # 10, 11
         else:
-            left.difference_update(removed)  # 13
-    refused = seen - {step.replicas for step in steps if step.accepted}
-    return Search(current, target, tuple(steps), _stopped(current, refused))
+            remaining.difference_update(removed)  # 13
+    refused = measured - {step.replicas for step in steps if step.accepted}
+    return Search(current, target, tuple(steps), _describe_stop(current, refused))
 
 
-def _judged(
+def _judge_candidate(
     measure: Measure, judge: Judge | None, current: Replicas, target: float, candidate: Replicas
 ) -> Judgement:
-    """Lines 8 and 9: the judge's word, or a measurement and a bare comparison."""
+    """Return the judge's result, or that of a measurement and a plain "<" (lines 8 and 9)."""
     if judge is not None:
-        found = judge(current, candidate)
-        _check(candidate, found.target, tuple(found.variability))
-        return found
-    value, varied = _measured(measure, candidate)
+        judgement = judge(current, candidate)
+        _check(candidate, judgement.target, tuple(judgement.variability))
+        return judgement
+    value, variability = _measure_point(measure, candidate)
     better = value < target
     why = f"{value:.6g} is {'' if better else 'not '}below {target:.6g}"
-    return Judgement(value, varied, better, why)
+    return Judgement(value, variability, better, why)
 
 
-def _move(
-    left: set[Replicas], current: Replicas, variability: Sequence[float], *, lower: bool
+def _choose_move(
+    remaining: set[Replicas], current: Replicas, variability: Sequence[float], *, lower: bool
 ) -> tuple[int, Replicas, str] | None:
-    """Return the tier to change, the candidate and the reason; None when there is no neighbour
-    left.
-    """
+    """Return the tier to change, the candidate and the reason; None if no neighbour is left."""
     tiers = range(len(current))
-    up = [tier for tier in tiers if _changed(current, tier, 1) in left]
+    up = [tier for tier in tiers if _change_tier(current, tier, 1) in remaining]
     if up:
         tier = max(up, key=lambda i: (variability[i], -i))
         why = f"tier {tier + 1} varies most ({variability[tier]:.4g}) of those that can be raised"
-        return tier, _changed(current, tier, 1), why
-    down = [tier for tier in tiers if _changed(current, tier, -1) in left] if lower else []
+        return tier, _change_tier(current, tier, 1), why
+    down = [tier for tier in tiers if _change_tier(current, tier, -1) in remaining] if lower else []
     if not down:
         return None
     tier = min(down, key=lambda i: (variability[i], i))
     why = f"tier {tier + 1} varies least ({variability[tier]:.4g}) of those that can be lowered"
-    return tier, _changed(current, tier, -1), why
+    return tier, _change_tier(current, tier, -1), why
 
 
-def _checked(feasible: Iterable[Replicas], start: Replicas | None) -> set[Replicas]:
+def _check_feasible(feasible: Iterable[Replicas], start: Replicas | None) -> set[Replicas]:
     points = {tuple(point) for point in feasible}
     if not points:
         raise InputError(
@@ -163,9 +164,9 @@ def _checked(feasible: Iterable[Replicas], start: Replicas | None) -> set[Replic
     return points
 
 
-def _measured(measure: Measure, replicas: Replicas) -> tuple[float, tuple[float, ...]]:
-    target, varied = measure(replicas)
-    variability = tuple(float(w) for w in varied)
+def _measure_point(measure: Measure, replicas: Replicas) -> tuple[float, tuple[float, ...]]:
+    target, raw = measure(replicas)
+    variability = tuple(float(w) for w in raw)
     _check(replicas, target, variability)
     return float(target), variability
 
@@ -185,30 +186,31 @@ def _check(replicas: Replicas, target: float, variability: tuple[float, ...]) ->
         )
 
 
-def _changed(replicas: Replicas, tier: int, by: int) -> Replicas:
+def _change_tier(replicas: Replicas, tier: int, by: int) -> Replicas:
     return (*replicas[:tier], replicas[tier] + by, *replicas[tier + 1 :])
 
 
-def _beyond(
-    left: set[Replicas], current: Replicas, tier: int, candidate: Replicas
+def _points_beyond(
+    remaining: set[Replicas], current: Replicas, tier: int, candidate: Replicas
 ) -> tuple[Replicas, ...]:
-    """Return all points of F in this direction: more of this tier (when it was lowered, fewer), the
-    others equal (line 13).
+    """Return all points of F in the direction of the candidate (line 13).
+
+    They have more replicas of this tier (fewer if it was lowered); the other tiers are equal.
     """
-    most = max(point[tier] for point in left)
+    most = max(point[tier] for point in remaining)
     ahead = (
         range(current[tier] + 1, most + 1)
         if candidate[tier] > current[tier]
         else range(current[tier] - 1, 0, -1)
     )
     line = ((*current[:tier], r, *current[tier + 1 :]) for r in ahead)
-    return tuple(point for point in line if point in left)
+    return tuple(point for point in line if point in remaining)
 
 
-def _stopped(current: Replicas, refused: set[Replicas]) -> str:
+def _describe_stop(current: Replicas, refused: set[Replicas]) -> str:
     reasons = []
     for tier in range(len(current)):
-        neighbour = _changed(current, tier, 1)
+        neighbour = _change_tier(current, tier, 1)
         why = "was measured and is no better" if neighbour in refused else "is not feasible"
         reasons.append(f"{neighbour} {why}")
     return f"no tier can be raised from {current}: " + "; ".join(reasons)

@@ -15,9 +15,9 @@ _COLOURS = {"native": ORANGE, "ft_ilr: ilr": BLUE, "ft_tx: log": GREEN}
 
 
 def figure_7_measured() -> Any:
-    """Time corrupt and time down: the paper's Table I dashed, our injections beside it."""
-    found = list(rows())
-    panels = [_panel(found, state) for state in ("corrupt", "down")]
+    """Draw the time corrupt and the time down, with the paper's Table I and with our injections."""
+    month_rows = list(rows())
+    panels = [_panel(month_rows, state) for state in ("corrupt", "down")]
     return alt.hconcat(*panels).properties(
         title=alt.Title(
             "Fig. 7 with the paper's probabilities and with measured ones",
@@ -31,7 +31,7 @@ def figure_7_measured() -> Any:
 
 
 def log_axes(state: str, faults_most: float, ticks: list[int]) -> dict[str, Any]:
-    """Axes of Fig. 7 where small shares can be told apart: `faults` a month, `percent` of it."""
+    """Return the axes of Fig. 7 that show small shares: `faults` a month, `percent` of a month."""
     return {
         "x": alt.X(
             "faults:Q",
@@ -52,8 +52,8 @@ def log_axes(state: str, faults_most: float, ticks: list[int]) -> dict[str, Any]
     }
 
 
-def _panel(found: list[Row], state: str) -> Any:
-    points = [point for row in found for point in _points(row, state)]
+def _panel(month_rows: list[Row], state: str) -> Any:
+    points = [point for row in month_rows for point in _points(row, state)]
     base = alt.Chart(data(points)).encode(
         **log_axes(state, FAULTS_PER_MONTH[-1], [1, 3, 10, 30, 100, 300]),
         color=alt.Color(
@@ -71,7 +71,7 @@ def _panel(found: list[Row], state: str) -> Any:
 
 
 def _points(row: Row, state: str) -> Rows:
-    """Return the ways in which a share is known; a share of zero is on no log axis."""
+    """Return the share by each source that has one; a share of zero has no place on a log axis."""
     ways = {_PAPER: getattr(row, f"{state}_paper"), _HERE: getattr(row, state)}
     if state == "corrupt" and row.corrupt == 0.0:
         ways[_MOST] = row.corrupt_most

@@ -12,10 +12,10 @@ from optimizer.integrity import integrity
 from optimizer.reproduce.draw_measured import figure_7_measured, log_axes
 from optimizer.reproduce.published import published
 from optimizer.reproduce.ranges import (
+    CLOUD_S,
     FIGURE_6_NODES,
-    cluster,
     integrity_nodes,
-    single_node,
+    unavailability,
 )
 
 _RATES = (1.0, 2.0, 6.0)
@@ -36,11 +36,11 @@ def charts() -> Charts:
 
 def figure_5() -> Any:
     """Availability of one node against its crash rate."""
-    said = published("pcraft")["figure_5"]
-    low, high = said["crash_per_year"]
-    names = {f"cloud, fail-over {s} s": float(s) for s in said["failover_s"]}
+    paper = published("pcraft")["figure_5"]
+    low, high = paper["crash_per_year"]
+    names = {f"cloud, fail-over {s} s": float(s) for s in paper["failover_s"]}
     rows = [
-        {"rate": rate, "series": name, "u": single_node(float(rate), failover_s)}
+        {"rate": rate, "series": name, "u": unavailability(1, float(rate), failover_s)}
         for name, failover_s in {**names, "on-premises, no spare": None}.items()
         for rate in range(low, high + 1)
     ]
@@ -59,8 +59,9 @@ def figure_6() -> Any:
     """Availability of a cluster without spares against its number of nodes."""
     panels = []
     for scheme, worst, best in (("cloud", 2e-3, 3e-7), ("on-prem", 1.0, 0.2)):
+        failover_s = CLOUD_S if scheme == Scheme.cloud else None
         rows = [
-            {"nodes": n, "series": f"{rate:g} a year", "u": cluster(n, rate, scheme)}
+            {"nodes": n, "series": f"{rate:g} a year", "u": unavailability(n, rate, failover_s)}
             for rate in _RATES
             for n in FIGURE_6_NODES
         ]
@@ -168,10 +169,10 @@ def _integrity_rows() -> Rows:
     for unit, (low, high) in ends.items():
         for node, outcomes in integrity_nodes().items():
             for per_month in range(low, high + 1, low):
-                found = integrity(outcomes, float(per_month))
+                shares = integrity(outcomes, float(per_month))
                 for index, state in enumerate(_STATES):
                     row = {"unit": unit, "node": node, "state": state, "place": index}
-                    percent = 100 * getattr(found, state)
+                    percent = 100 * getattr(shares, state)
                     rows.append(
                         {**row, "faults": per_month // low, "per_month": per_month,
                          "percent": percent}

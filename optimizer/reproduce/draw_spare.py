@@ -34,14 +34,14 @@ def charts() -> Charts:
 def equation_1() -> Any:
     """Collision probability in tier 2 against r2, a curve for each r1, for three tier sizes."""
     panels = []
-    for servers, what in ((12, "MediaWiki's databases"), (36, "as many as its web servers"),
+    for servers, tier_note in ((12, "MediaWiki's databases"), (36, "as many as its web servers"),
                           (100, "")):  # fmt: skip
         rows = [
             {"x": r2, "y": collision_probability(servers, r1, r2), "series": f"r1 = {r1}"}
             for r1 in (2, 3, 4, 5)
             for r2 in range(1, 13)
         ]
-        title = f"{servers} servers" + (f": {what}" if what else "")
+        title = f"{servers} servers" + (f": {tier_note}" if tier_note else "")
         chart = _curves(rows, "r2, replicas in tier 2", "P(collision)", ticks=_TICKS, limit=True)
         if servers == published("spare")["mediawiki"]["db"]:
             chart += _published_pairs(servers)
@@ -61,7 +61,11 @@ def equation_2() -> Any:
     for servers in (12, 36):
         copies = sorted({r1 * r2 for r1, r2 in THREE_TIERS})
         rows = [
-            {"x": r3, "y": collision_probability(servers, a, r3), "series": _from_above(a)}
+            {
+                "x": r3,
+                "y": collision_probability(servers, a, r3),
+                "series": f"{a} copies from above",
+            }
             for a in copies
             for r3 in range(1, 13)
         ]
@@ -133,10 +137,6 @@ def _published_pairs(servers: int) -> Any:
     return rings.encode(x=alt.X("x:Q"), y=alt.Y("y:Q"))
 
 
-def _from_above(copies: int) -> str:
-    return f"{copies} copies from above"
-
-
 def _curves(
     rows: Rows,
     x_title: str,
@@ -157,7 +157,7 @@ def _curves(
     )
     layers = [base.mark_line(strokeWidth=2), base.mark_point(size=22, filled=True, opacity=1)]
     if limit:
-        at = published("spare")["mediawiki"]["collision_max"]
-        rule = alt.Chart(data([{"y": at}]))
+        collision_max = published("spare")["mediawiki"]["collision_max"]
+        rule = alt.Chart(data([{"y": collision_max}]))
         layers.insert(0, rule.mark_rule(color=LIMIT, strokeDash=[5, 4]).encode(y=alt.Y("y:Q")))
     return alt.layer(*layers)

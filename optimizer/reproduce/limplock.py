@@ -1,4 +1,4 @@
-"""The limplock paper's Table 2 and Fig. 3: curves, what its text says of them, and simulations."""
+"""The limplock paper's Table 2 and Fig. 3: curves, claims of its text, and simulations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from optimizer.reproduce.replicas import Grid
 NODES = (10, 20, 30, 50, 100, 200, 500, 1000, 10_000)
 REQUESTS = (1, 10, 100, 1000)
 BLOCKS = (800, 1600, 3200, 6400)
-USUAL = Cluster(nodes=30, blocks=3200, requests=100)
+PAPER_CLUSTER = Cluster(nodes=30, blocks=3200, requests=100)
 """The paper's dead node of 200 GB."""
 TRIALS = 300
 RULE = "Match: less than one unit of the last printed digit off, or 5 %; or as the text says."
@@ -24,7 +24,7 @@ RULE = "Match: less than one unit of the last printed digit off, or 5 %; or as t
 
 @dataclass(frozen=True)
 class Compared:
-    """The formulas beside a simulation of what they assume, and of the protocol."""
+    """The formulas, a simulation of their assumptions, and one of the protocol."""
 
     cluster: Cluster
     formula: Limplock
@@ -32,19 +32,19 @@ class Compared:
     in_turn: Simulated
 
 
-def compared(trials: int = TRIALS, seed: int = 1) -> list[Compared]:
-    """Clusters of 10 to 10,000 nodes; Table 2's own report did so (its reference 23)."""
-    rng = np.random.default_rng(seed)
-    found = []
+def compared(trials: int = TRIALS) -> list[Compared]:
+    """Compare clusters of 10 to 10,000 nodes, as the report behind Table 2 did (reference 23)."""
+    rng = np.random.default_rng(1)
+    comparisons = []
     for nodes in NODES:
-        cluster = replace(USUAL, nodes=nodes)
+        cluster = replace(PAPER_CLUSTER, nodes=nodes)
         average, in_turn = (simulate(cluster, trials, rng, order=o) for o in ("average", "in_turn"))
-        found.append(Compared(cluster, limplock(cluster), average, in_turn))
-    return found
+        comparisons.append(Compared(cluster, limplock(cluster), average, in_turn))
+    return comparisons
 
 
 def grids() -> dict[str, Grid]:
-    """Fig. 3's curves as tables."""
+    """Return the curves of Fig. 3 as tables."""
     return {
         "figure_3a": _grid("Fig. 3a: P(a user's reads meet limplock)", "requests", "read"),
         "figure_3b": _grid("Fig. 3b: P(a user's writes meet limplock)", "requests", "write"),
@@ -59,7 +59,7 @@ def _grid(title: str, varied: str, name: str) -> Grid:
     values = REQUESTS if varied == "requests" else BLOCKS
     rows = {
         f"{value}": tuple(
-            getattr(limplock(replace(USUAL, nodes=nodes, **{varied: value})), name)
+            getattr(limplock(replace(PAPER_CLUSTER, nodes=nodes, **{varied: value})), name)
             for nodes in NODES
         )
         for value in values
@@ -68,14 +68,20 @@ def _grid(title: str, varied: str, name: str) -> Grid:
 
 
 def claims() -> list[Claim]:
-    """Compare the paper's text on its formulas and on its slow recovery with them."""
-    said = published("limplock")
-    return [*_figures(said), *_users(said), *_regeneration(said), _scale(), _negative()]
+    """Compare the claims of the paper's text with its formulas."""
+    paper = published("limplock")
+    return [
+        *_figure_claims(paper),
+        *_user_claims(paper),
+        *_regeneration_claims(paper),
+        _scale_claim(),
+        _negative_claim(),
+    ]
 
 
-def _figures(said: JsonObject) -> Iterator[Claim]:
-    dead, slow, small = said["dead_node"], said["regeneration"], said["unnoticed"]
-    writes, net = said["buffered_writes"], said["network"]
+def _figure_claims(paper: JsonObject) -> Iterator[Claim]:
+    dead, slow, small = paper["dead_node"], paper["regeneration"], paper["unnoticed"]
+    writes, net = paper["buffered_writes"], paper["network"]
     for place, subject, printed, ours, unit in (
         ("5.2.3", f"blocks of {dead['block_mb']} MB on a dead node of {dead['gb']} GB",
          dead["printed_blocks"], dead["gb"] * 1024 / dead["block_mb"], ""),
@@ -92,51 +98,52 @@ def _figures(said: JsonObject) -> Iterator[Claim]:
         yield Claim(place, subject, f"{printed}{unit}", f"{ours:.4g}{unit}", same)
 
 
-def _users(said: JsonObject) -> Iterator[Claim]:
-    likely = said["likely_for_a_user"]
+def _user_claims(paper: JsonObject) -> Iterator[Claim]:
+    likely = paper["likely_for_a_user"]
     for figure, name in (("a", "read"), ("b", "write")):
-        found = [
-            getattr(limplock(replace(USUAL, nodes=likely["nodes"], requests=r)), name)
+        probabilities = [
+            getattr(limplock(replace(PAPER_CLUSTER, nodes=likely["nodes"], requests=r)), name)
             for r in likely["requests"]
         ]
-        each = ", ".join(
-            f"{100 * p:.3g} % of {r}" for p, r in zip(found, likely["requests"], strict=True)
+        by_requests = ", ".join(
+            f"{100 * p:.3g} % of {r}"
+            for p, r in zip(probabilities, likely["requests"], strict=True)
         )
         yield Claim(
             f"Fig. 3{figure}",
             f"{name}s, {likely['nodes']} nodes",
             "relatively high",
-            f"{each} requests",
-            found[2] > 0.5,
+            f"{by_requests} requests",
+            probabilities[2] > 0.5,
         )
 
 
-def _regeneration(said: JsonObject) -> Iterator[Claim]:
-    certain, below = said["any_block_certain"], said["cluster_prone_below_nodes"]
-    found = limplock(Cluster(certain["nodes"], certain["blocks"])).any_block
+def _regeneration_claims(paper: JsonObject) -> Iterator[Claim]:
+    certain, below = paper["any_block_certain"], paper["cluster_prone_below_nodes"]
+    any_block = limplock(Cluster(certain["nodes"], certain["blocks"])).any_block
     yield Claim(
         "Fig. 3c",
         f"a block in limplock, {certain['nodes']} nodes, {certain['blocks']} blocks",
         "there will be one",
-        f"{100 * found:.2f} %",
-        found > 0.99,
+        f"{100 * any_block:.2f} %",
+        any_block > 0.99,
     )
-    likely = [n for n in range(4, 100) if _cluster(n) > 0.5]
+    likely = [n for n in range(4, 100) if _cluster_share(n) > 0.5]
     yield Claim(
         "Fig. 3d",
-        f"all regeneration in limplock, {USUAL.blocks} blocks",
+        f"all regeneration in limplock, {PAPER_CLUSTER.blocks} blocks",
         f"below {below} nodes",
-        f"more likely than not up to {max(likely)} nodes; {100 * _cluster(below - 1):.0f} % at "
-        f"{below - 1}",
+        f"more likely than not up to {max(likely)} nodes; "
+        f"{100 * _cluster_share(below - 1):.0f} % at {below - 1}",
         below - 5 <= max(likely) < below,
     )
 
 
-def _cluster(nodes: int) -> float:
-    return limplock(replace(USUAL, nodes=nodes)).cluster_regeneration
+def _cluster_share(nodes: int) -> float:
+    return limplock(replace(PAPER_CLUSTER, nodes=nodes)).cluster_regeneration
 
 
-def _scale() -> Claim:
+def _scale_claim() -> Claim:
     falls = all(
         a >= b for g in grids().values() for row in g.rows.values() for a, b in pairwise(row)
     )
@@ -149,11 +156,11 @@ def _scale() -> Claim:
     )
 
 
-def _negative() -> Claim:
-    """Table 2's P_nl as printed, where a source has half a block."""
+def _negative_claim() -> Claim:
+    """Check Table 2's P_nl as printed, for a case where a source has half a block."""
     nodes, blocks = 41, 20
-    share, kept = blocks / (nodes - 1), (nodes - 3) / (nodes - 2)
-    printed = 1 - kept**share - share / (nodes - 2) * kept ** (share - 1)
+    share, kept_share = blocks / (nodes - 1), (nodes - 3) / (nodes - 2)
+    printed = 1 - kept_share**share - share / (nodes - 2) * kept_share ** (share - 1)
     ours = limplock(Cluster(nodes, blocks)).node_regeneration
     return Claim(
         "Table 2",

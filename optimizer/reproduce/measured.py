@@ -1,7 +1,7 @@
-"""Fig. 7 with what our own injections found, beside the paper's probabilities.
+"""Fig. 7 with the probabilities of our own injections, beside those of the paper.
 
 The counts are those of a results page (`data/bitflips.json` names it). Where nothing was corrupt,
-the probability is not zero: its upper bound at 95 % stands beside it (Clopper, Pearson 1934).
+the probability is not zero: its upper bound at 95 % is given too (Clopper, Pearson 1934).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FAULTS_PER_MONTH = (1, 3, 10, 27, 30, 100, 300, 660)  # Fig. 7: 1 to 27 a month,
 
 @dataclass(frozen=True)
 class Node:
-    """A node type of the paper and ours in its place; `most` has corruption at its upper bound."""
+    """A node type of the paper, and our variant of it; `most` has corruption at its upper bound."""
 
     name: str
     paper_name: str
@@ -28,7 +28,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Row:
-    """Shares of a month [%] at one rate of faults, in the cloud, from Correct."""
+    """Shares of a month [%] at one rate of faults, in the cloud, starting in state Correct."""
 
     name: str
     paper_name: str
@@ -41,23 +41,23 @@ class Row:
 
 
 def nodes() -> list[Node]:
-    """Return the variants that were injected into."""
+    """Return the variants that had injections."""
     from scipy.special import betaincinv
 
     body = published("bitflips")
-    found = []
-    for name, one in body["counts"].items():
-        of, corrupt = one["injections"], one["corrupt"]
-        crash, retry = one["crash"] / of, one["retry"] / of
-        most = float(betaincinv(corrupt + 1, of - corrupt, body["confidence"]))
+    types = []
+    for name, counts in body["counts"].items():
+        injections, corrupt = counts["injections"], counts["corrupt"]
+        crash, retry = counts["crash"] / injections, counts["retry"] / injections
+        most = float(betaincinv(corrupt + 1, injections - corrupt, body["confidence"]))
         most = min(most, 1.0 - crash - retry)
-        ours, high = (FaultOutcomes(p, crash, retry) for p in (corrupt / of, most))
-        found.append(Node(name, one["paper"], NODE_TYPES[one["paper"]], ours, high))
-    return found
+        ours, high = (FaultOutcomes(p, crash, retry) for p in (corrupt / injections, most))
+        types.append(Node(name, counts["paper"], NODE_TYPES[counts["paper"]], ours, high))
+    return types
 
 
 def rows() -> Iterator[Row]:
-    """Fig. 7 both ways, every node at every rate."""
+    """Yield Fig. 7 with both probabilities, for every node at every rate."""
     for node in nodes():
         for faults in FAULTS_PER_MONTH:
             paper, ours, most = (

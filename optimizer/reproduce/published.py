@@ -1,4 +1,4 @@
-"""Statements of the papers, as data, and the form in which a statement is held against a model."""
+"""Statements of the papers, as data, and the form in which one is compared with a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.json_object import JsonObject
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of a paper beside what the models give."""
+    """One statement of a paper beside the value of the models."""
 
     place: str
     subject: str
@@ -22,15 +22,18 @@ class Claim:
 
 
 def published(name: str) -> JsonObject:
-    """Return the published figures of one paper, its file's name in `data`, with their source."""
+    """Return the published figures of one paper, with their source.
+
+    Parameters: name of its file in `data`, without the ending."""
     text = resources.files("optimizer.reproduce").joinpath("data", f"{name}.json").read_text()
-    found: JsonObject = json.loads(text)
-    return found
+    figures: JsonObject = json.loads(text)
+    return figures
 
 
 def is_printed_as(value: float, printed: str) -> bool:
-    """True if `value` may have been printed like this: less than one unit of the last digit off,
-    or 5 %."""
+    """True if `value` may have been printed like this.
+
+    It may differ by less than one unit of the last digit, or by 5 %."""
     digits = len(printed.partition(".")[2])
-    off = abs(value - float(printed))
-    return off < 10.0**-digits or off <= 0.05 * abs(float(printed))
+    difference = abs(value - float(printed))
+    return difference < 10.0**-digits or difference <= 0.05 * abs(float(printed))

@@ -1,5 +1,4 @@
-"""sPARE's Eq. 1, 2 and 3 and the capacities of section 4.2: tables, and what its text says of
-them."""
+"""sPARE's Eq. 1, 2 and 3 and the capacities of section 4.2: tables, and claims of its text."""
 
 from __future__ import annotations
 
@@ -9,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 
 from core.json_object import JsonObject
+from optimizer.replication import collision_probability as _pair
 from optimizer.replication import (
-    collision_probability,
     lookup_probability,
     round_robin_capacity_per_s,
     tad_capacity_per_s,
@@ -18,7 +17,7 @@ from optimizer.replication import (
 from optimizer.reproduce.published import Claim, published
 
 SERVERS = (8, 12, 36, 100)
-"""Tier 2 of Solr on EC2, of MediaWiki, as many as MediaWiki's web servers, and a large one."""
+"""Servers of tier 2: of Solr on EC2, of MediaWiki, as many as its web servers, and a large tier."""
 REPLICAS = range(1, 7)
 THREE_TIERS = ((1, 2), (2, 1), (2, 2), (1, 3), (3, 1), (2, 3))
 FAST = (1, 3, 6, 9)
@@ -28,7 +27,7 @@ GAMMAS = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of one formula: its rows and columns are what it was asked for."""
+    """A table of one formula: its rows and columns are the arguments."""
 
     title: str
     corner: str
@@ -37,16 +36,17 @@ class Grid:
 
 
 def interference_share() -> float:
-    """Share of time that a server is disturbed, 1 - exp(-run / gap): Poisson starts, runs may
-    overlap.  Source: sPARE section 6.1."""
-    said = published("spare")["interference"]
-    return 1.0 - math.exp(-said["mean_run_s"] / said["mean_gap_s"])
+    """Return the share of time that a server is disturbed, 1 - exp(-run / gap).
+
+    Starts are Poisson, and runs may overlap.  Source: sPARE section 6.1."""
+    neighbours = published("spare")["interference"]
+    return 1.0 - math.exp(-neighbours["mean_run_s"] / neighbours["mean_gap_s"])
 
 
 def grids() -> dict[str, Grid]:
     """Return the tables by name."""
-    said = published("spare")["mediawiki"]
-    db = said["db"]
+    mediawiki = published("spare")["mediawiki"]
+    db = mediawiki["db"]
     return {
         "equation_1": Grid(
             f"Eq. 1: P(collision) on {db} servers of tier 2 (MediaWiki)",
@@ -55,11 +55,13 @@ def grids() -> dict[str, Grid]:
             {str(r1): tuple(_pair(db, r1, r2) for r2 in REPLICAS) for r1 in REPLICAS},
         ),
         "equation_1_feasible": Grid(
-            f"Eq. 1: the largest r2 with P(collision) <= {said['collision_max']:g}; 0: none",
+            f"Eq. 1: the largest r2 with P(collision) <= {mediawiki['collision_max']:g}; 0: none",
             "r1 \\ servers",
             tuple(str(servers) for servers in SERVERS),
             {
-                str(r1): tuple(_largest(s, r1, said["collision_max"]) for s in SERVERS)
+                str(r1): tuple(
+                    _largest_replicas(s, r1, mediawiki["collision_max"]) for s in SERVERS
+                )
                 for r1 in REPLICAS
             },
         ),
@@ -78,31 +80,27 @@ def grids() -> dict[str, Grid]:
                 for fast in FAST
             },
         ),
-        "section_4_2": _capacity(),
+        "section_4_2": _capacity_grid(),
     }
 
 
 def claims() -> list[Claim]:
-    """Compare the text on these formulas with them."""
-    said = published("spare")
+    """Compare the claims of the text with the formulas."""
+    paper = published("spare")
     return [
-        *_shape(said["mediawiki"]["db"]),
-        *_limit(said["mediawiki"]),
-        *_lookups(said["mediawiki"]),
-        _two_servers(),
+        *_shape_claims(paper["mediawiki"]["db"]),
+        *_limit_claims(paper["mediawiki"]),
+        *_lookup_claims(paper["mediawiki"]),
+        _two_server_claim(),
     ]
 
 
-def _pair(servers: int, upstream: int, replicas: int) -> float:
-    return collision_probability(servers, upstream, replicas)
-
-
-def _largest(servers: int, upstream: int, limit: float) -> int:
+def _largest_replicas(servers: int, upstream: int, limit: float) -> int:
     within = (r for r in range(1, servers + 1) if _pair(servers, upstream, r) <= limit)
     return max(within, default=0)
 
 
-def _capacity() -> Grid:
+def _capacity_grid() -> Grid:
     share = interference_share()
     tad = tuple(tad_capacity_per_s(1, 1.0, share, gamma) for gamma in GAMMAS)
     robin = tuple(round_robin_capacity_per_s(1, 1.0, share, gamma) for gamma in GAMMAS)
@@ -118,7 +116,7 @@ def _capacity() -> Grid:
     )
 
 
-def _shape(servers: int) -> Iterator[Claim]:
+def _shape_claims(servers: int) -> Iterator[Claim]:
     place = "Eq. 1"
     alone = max(_pair(servers, 1, r2) for r2 in range(1, servers + 1))
     yield Claim(place, "r1 = 1", "0 for every r2", f"at most {alone:g}", alone == 0)
@@ -145,21 +143,21 @@ def _shape(servers: int) -> Iterator[Claim]:
     )
 
 
-def _limit(said: JsonObject) -> Iterator[Claim]:
-    limit, servers = said["collision_max"], said["db"]
-    for r1, r2 in said["found"]:
+def _limit_claims(mediawiki: JsonObject) -> Iterator[Claim]:
+    limit, servers = mediawiki["collision_max"], mediawiki["db"]
+    for r1, r2 in mediawiki["found"]:
         collision = _pair(servers, r1, r2)
         explanation = ""
         if collision > limit:
             enough = next(m for m in range(servers, 10_000) if _pair(m, r1, r2) <= limit)
-            tried = ", and section 5.2.1 tries it" if [r1, r2] in said["tried"] else ""
+            tried = ", and section 5.2.1 tries it" if [r1, r2] in mediawiki["tried"] else ""
             explanation = (
                 f"Table 4 reports this pair under the stated limit of {limit:g}{tried}; by Eq. 1 "
                 f"it needs {enough} servers in tier 2, not {servers}."
             )
         yield Claim(
             "Table 4",
-            f"({r1}, {r2}) on {said['web']}, {servers}",
+            f"({r1}, {r2}) on {mediawiki['web']}, {servers}",
             f"P(collision) <= {limit:g}",
             f"{collision:.3f}",
             collision <= limit,
@@ -167,8 +165,8 @@ def _limit(said: JsonObject) -> Iterator[Claim]:
         )
 
 
-def _lookups(said: JsonObject) -> Iterator[Claim]:
-    servers = said["db"]
+def _lookup_claims(mediawiki: JsonObject) -> Iterator[Claim]:
+    servers = mediawiki["db"]
     rows = [
         [lookup_probability(fast, servers - fast, m) for m in range(1, servers + 1)]
         for fast in range(1, servers + 1)
@@ -183,8 +181,8 @@ def _lookups(said: JsonObject) -> Iterator[Claim]:
     )
 
 
-def _two_servers() -> Claim:
-    off = max(
+def _two_server_claim() -> Claim:
+    difference = max(
         max(
             abs(tad_capacity_per_s(2, 1.0, 0.5, gamma) - (1.0 + gamma)),
             abs(round_robin_capacity_per_s(2, 1.0, 0.5, gamma) - 2.0 * gamma),
@@ -195,6 +193,6 @@ def _two_servers() -> Claim:
         "4.2",
         "two servers, one of them slow",
         "TAD s (1 + gamma), round-robin 2 gamma s",
-        f"the same within {off:.0e} s" if off else "the same",
-        off < 1e-12,
+        f"the same within {difference:.0e} s" if difference else "the same",
+        difference < 1e-12,
     )

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from core.terminal import bare_table
-from optimizer.reproduce.tables import NODES
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from optimizer.reproduce.measured import Row
-    from optimizer.reproduce.published import Claim
-    from optimizer.reproduce.replicas import Grid
-    from optimizer.reproduce.tables import Cell
+from optimizer.reproduce.measured import Row
+from optimizer.reproduce.published import Claim
+from optimizer.reproduce.replicas import Grid
+from optimizer.reproduce.tables import NODES, Cell
 
 _TITLES = {
     "table_ii_a": "Table II(a): extra active nodes in the cloud",
@@ -29,34 +24,36 @@ _AT_ODDS = "bold red"
 
 
 def show_tables(out: Console, cells: Mapping[str, Sequence[Cell]]) -> None:
-    """Each table with the paper's line, then one for each reading; what differs, explained."""
+    """Print each table with the paper's line and one for each reading; explain the differences."""
     for table, title in _TITLES.items():
-        chosen = {r: [c for c in found if c.table == table] for r, found in cells.items()}
+        chosen = {r: [c for c in row_cells if c.table == table] for r, row_cells in cells.items()}
         out.print(Text(f"\n{title}", style="bold"))
-        out.print(_table(chosen))
-        _explain_cells(out, [c for found in chosen.values() for c in found])
+        out.print(_make_table(chosen))
+        _explain_cells(out, [c for row_cells in chosen.values() for c in row_cells])
 
 
-def _table(cells: Mapping[str, Sequence[Cell]]) -> Table:
+def _make_table(cells: Mapping[str, Sequence[Cell]]) -> Table:
     first = next(iter(cells.values()))
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("node", no_wrap=True)
     table.add_column("from", no_wrap=True)
     for cell in first:
         if cell.node == NODES[0]:
-            table.add_column(_heading(cell.column), justify="right", no_wrap=True)
+            table.add_column(_split_heading(cell.column), justify="right", no_wrap=True)
     for node in NODES:
-        mine = {r: [c for c in found if c.node == node] for r, found in cells.items()}
-        table.add_row(node, "paper", *(_number(c.paper) for c in next(iter(mine.values()))))
-        for reading, row in mine.items():
-            table.add_row("", reading, *(_ours(cell) for cell in row))
+        node_cells = {r: [c for c in row_cells if c.node == node] for r, row_cells in cells.items()}
+        table.add_row(
+            node, "paper", *(_format_number(c.paper) for c in next(iter(node_cells.values())))
+        )
+        for reading, row in node_cells.items():
+            table.add_row("", reading, *(_format_ours(cell) for cell in row))
     return table
 
 
-def _heading(column: str) -> str:
-    """Rate, time and repair below each other: "1/year 15 s none"."""
-    words = column.split()
-    lines, rest = [words[0]], words[1:]
+def _split_heading(column: str) -> str:
+    """Put rate, time and repair of a column, such as "1/year 15 s none", on lines of their own."""
+    parts = column.split()
+    lines, rest = [parts[0]], parts[1:]
     while rest:
         take = 2 if rest[0].isdigit() else 1
         lines.append(" ".join(rest[:take]))
@@ -64,33 +61,33 @@ def _heading(column: str) -> str:
     return "\n".join(lines)
 
 
-def _number(value: int | None) -> str:
+def _format_number(value: int | None) -> str:
     return "×" if value is None else str(value)
 
 
-def _ours(cell: Cell) -> Text:
+def _format_ours(cell: Cell) -> Text:
     text = "×" if cell.at_any_size else "?" if cell.ours is None else str(cell.ours)
     return Text(text) if cell.matches else Text(f"≠{text}", style=_AT_ODDS)
 
 
 def _explain_cells(out: Console, cells: Sequence[Cell]) -> None:
-    """One line for each column and reading: the first node type stands for the others."""
+    """Print one line for each column and reading: the first node type represents the others."""
     columns: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         if not cell.matches or cell.ours is None:
             columns.setdefault((cell.column, cell.reading), []).append(cell)
-    for (column, reading), those in columns.items():
-        first, others = those[0], ", ".join(cell.node for cell in those[1:])
+    for (column, reading), group in columns.items():
+        first, other_nodes = group[0], ", ".join(cell.node for cell in group[1:])
         sign = "×" if first.matches else "≠"
         head = f"{sign} {column}, {reading}: "
         style = "" if first.matches else _AT_ODDS
-        said = f"{first.node}, {first.explanation or first.reason}"
-        likewise = f"; {others} likewise" if others else ""
-        out.print(Padding(Text.assemble((head, style), said, likewise), (0, 0, 0, 2)))
+        text = f"{first.node}, {first.explanation or first.reason}"
+        likewise = f"; {other_nodes} likewise" if other_nodes else ""
+        out.print(Padding(Text.assemble((head, style), text, likewise), (0, 0, 0, 2)))
 
 
 def show_claims(out: Console, claims: Iterable[Claim]) -> None:
-    """The text, the models' values, and the reason where the two differ."""
+    """Print the claims, the models' values, and the reason where the two differ."""
     table = bare_table("where", "what", "paper", "ours", "", left=5)
     at_odds: dict[str, list[Claim]] = {}
     for claim in claims:
@@ -99,22 +96,22 @@ def show_claims(out: Console, claims: Iterable[Claim]) -> None:
         if not claim.matches:
             at_odds.setdefault(claim.explanation, []).append(claim)
     out.print(table)
-    for explanation, those in at_odds.items():
-        head = f"≠ {'; '.join(f'{c.place}, {c.subject}' for c in those)}: "
+    for explanation, group in at_odds.items():
+        head = f"≠ {'; '.join(f'{c.place}, {c.subject}' for c in group)}: "
         out.print(Padding(Text.assemble((head, _AT_ODDS), explanation), (0, 0, 0, 2)))
 
 
 def show_grid(out: Console, grid: Grid, *, limit: float | None = None) -> None:
-    """A formula's table; values above `limit` are marked with *."""
+    """Print a formula's table; values above `limit` are marked with *."""
     out.print(Text(f"\n{grid.title}", style="bold"))
     table = bare_table(grid.corner, *grid.columns)
     for name, values in grid.rows.items():
-        table.add_row(name, *(_value(value, limit) for value in values))
+        table.add_row(name, *(_format_value(value, limit) for value in values))
     out.print(table)
 
 
 def show_measured(out: Console, rows: Sequence[Row]) -> None:
-    """Shares of a month with the paper's probabilities and with measured ones."""
+    """Print shares of a month with the paper's probabilities and with measured ones."""
     corrupt, down = ("corrupt %, paper", "here", "at most"), ("down %, paper", "here")
     table = bare_table("node", "faults a month", *corrupt, *down)
     for row in rows:
@@ -124,7 +121,7 @@ def show_measured(out: Console, rows: Sequence[Row]) -> None:
     out.print(table)
 
 
-def _value(value: float, limit: float | None) -> Text:
+def _format_value(value: float, limit: float | None) -> Text:
     above = limit is not None and value > limit
     if isinstance(value, int) or value in (0.0, 1.0):
         text = f"{value:g}"

@@ -15,9 +15,9 @@ _NOTE = """  average: what the formulas assume. in turn: the protocol, where wha
   again and what was copied is safe. 95 % intervals; * where the formula is outside of one."""
 
 
-def show_compared(out: Console, found: Sequence[Compared]) -> None:
-    """Three lines for each size of the cluster."""
-    first = found[0].cluster
+def show_compared(out: Console, comparisons: Sequence[Compared]) -> None:
+    """Print three lines for each size of the cluster: the formula and two simulations."""
+    first = comparisons[0].cluster
     out.print(
         f"\nFormulas and simulations: {first.blocks} blocks to copy, {first.requests} requests",
         style="bold",
@@ -25,25 +25,25 @@ def show_compared(out: Console, found: Sequence[Compared]) -> None:
     )
     names = (name.replace("_regeneration", "").replace("_", " ") for name in NAMES)
     table = bare_table("nodes", "", *names, left=2, gap=1)
-    for one in found:
-        formula = (f"{_short(getattr(one.formula, name))} " for name in NAMES)
-        table.add_row(str(one.cluster.nodes), "formula", *formula)
-        for word, simulated in (("average", one.average), ("in turn", one.in_turn)):
-            table.add_row("", word, *_intervals(one, simulated))
+    for comparison in comparisons:
+        formula = (f"{_format_share(getattr(comparison.formula, name))} " for name in NAMES)
+        table.add_row(str(comparison.cluster.nodes), "formula", *formula)
+        for label, simulated in (("average", comparison.average), ("in turn", comparison.in_turn)):
+            table.add_row("", label, *_intervals(comparison, simulated))
     out.print(table)
     out.print(_NOTE, highlight=False, soft_wrap=True)
 
 
-def _intervals(one: Compared, simulated: Simulated) -> list[str]:
+def _intervals(comparison: Compared, simulated: Simulated) -> list[str]:
     cells = []
     for name in NAMES:
         estimate: Estimate = getattr(simulated, name)
-        sign = " " if estimate.holds(getattr(one.formula, name)) else "*"
-        cells.append(f"{_short(estimate.low)}-{_short(estimate.high)}{sign}")
+        sign = " " if estimate.holds(getattr(comparison.formula, name)) else "*"
+        cells.append(f"{_format_share(estimate.low)}-{_format_share(estimate.high)}{sign}")
     return cells
 
 
-def _short(share: float) -> str:
+def _format_share(share: float) -> str:
     if share in (0.0, 1.0):
         return f"{share:g}"
     if share < 5e-4:

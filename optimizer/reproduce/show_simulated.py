@@ -1,4 +1,4 @@
-"""The simulated evaluation of sPARE as tables, and what of it is not as in the paper."""
+"""The simulated evaluation of sPARE as tables, and its differences from the paper."""
 
 from __future__ import annotations
 
@@ -23,33 +23,34 @@ _NOTE = """  Baselines were fitted to the paper's, all else is predicted: work, 
 
 
 def show_simulated(out: Console, outcomes: Sequence[Outcome], policy: str) -> None:
-    """A table for each application and each end of copies' correlation, and the paper's factors."""
-    said = published("spare_evaluation")
+    """Print a table for each application and correlation of copies, and the paper's factors."""
+    paper = published("spare_evaluation")
     out.print(f"\nSection 6, simulated with the policy {policy}", style="bold")
     for application in dict.fromkeys(outcome.application for outcome in outcomes):
-        here = [outcome for outcome in outcomes if outcome.application == application]
-        for copies in dict.fromkeys(outcome.copies for outcome in here):
-            mine = [outcome for outcome in here if outcome.copies == copies]
+        app_outcomes = [outcome for outcome in outcomes if outcome.application == application]
+        for copies in dict.fromkeys(outcome.copies for outcome in app_outcomes):
+            group = [outcome for outcome in app_outcomes if outcome.copies == copies]
             out.print(f"{_NAMES[application]}; copies of {_COPIES[copies]}", highlight=False)
-            out.print(_table(mine))
-            same = sum(outcome.matches for outcome in mine)
-            off = max(abs(o.baseline_s / o.baseline_paper_s - 1.0) for o in mine)
+            out.print(_make_table(group))
+            same = sum(outcome.matches for outcome in group)
+            deviation = max(abs(o.baseline_s / o.baseline_paper_s - 1.0) for o in group)
             out.print(
-                f"  replicas as in the paper: {same} of {len(mine)}; ratio at most "
-                f"{max(o.ratio for o in mine):.2f} (paper {max(o.ratio_paper for o in mine):.2f}); "
-                f"baselines within {100 * off:.0f} %",
+                f"  replicas as in the paper: {same} of {len(group)}; ratio at most "
+                f"{max(o.ratio for o in group):.2f} "
+                f"(paper {max(o.ratio_paper for o in group):.2f}); "
+                f"baselines within {100 * deviation:.0f} %",
                 highlight=False,
                 soft_wrap=True,
             )
         out.print("Factors of p95 and p99, by the correlation of copies' work", highlight=False)
-        out.print(_factors(here, said[application]["said"]))
+        out.print(_make_factors(app_outcomes, paper[application]["said"]))
     walks = [o for o in outcomes if (o.application, o.rate_per_s, o.pattern, o.metric) == FIG_7]
     if walks:
         out.print(_fig_7(walks), highlight=False, soft_wrap=True)
     out.print(_NOTE, highlight=False, soft_wrap=True)
 
 
-def _table(outcomes: Sequence[Outcome]) -> Table:
+def _make_table(outcomes: Sequence[Outcome]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("/s", "pattern", ""):
         table.add_column(heading, no_wrap=True, min_width=len(heading))
@@ -64,8 +65,8 @@ def _table(outcomes: Sequence[Outcome]) -> Table:
             f"{1e3 * outcome.baseline_paper_s:.0f}",
             f"{outcome.simple_factor:.2f}",
             f"{outcome.spare_factor:.2f}",
-            _pair(outcome.chosen),
-            _pair(outcome.chosen_paper),
+            _format_pair(outcome.chosen),
+            _format_pair(outcome.chosen_paper),
             str(outcome.iterations),
             f"{outcome.ratio:.2f}",
             f"{outcome.ratio_paper:.2f}",
@@ -73,40 +74,38 @@ def _table(outcomes: Sequence[Outcome]) -> Table:
     return table
 
 
-def _factors(outcomes: Sequence[Outcome], said: dict[str, str]) -> Table:
-    """Return the range of the tail's factors by pattern and end of the correlation, beside the
-    paper's.
-    """
+def _make_factors(outcomes: Sequence[Outcome], printed_factors: dict[str, str]) -> Table:
+    """Return the ranges of the tail's factors by pattern and correlation, beside the paper's."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     ends = dict.fromkeys(outcome.copies for outcome in outcomes)
     for heading in ("pattern", *(f"{who}, {end}" for who in ("simple", "sPARE") for end in ends)):
         table.add_column(heading, no_wrap=True)
     table.add_column("sPARE, paper", no_wrap=True)
-    for pattern, paper in said.items():
+    for pattern, paper in printed_factors.items():
         tails = [o for o in outcomes if o.pattern == pattern and o.metric != "mean"]
-        simple = [_range(o.simple_factor for o in tails if o.copies == end) for end in ends]
-        spare = [_range(o.spare_factor for o in tails if o.copies == end) for end in ends]
+        simple = [_format_range(o.simple_factor for o in tails if o.copies == end) for end in ends]
+        spare = [_format_range(o.spare_factor for o in tails if o.copies == end) for end in ends]
         table.add_row(pattern, *simple, *spare, paper)
     return table
 
 
-def _range(factors: Iterable[float]) -> str:
-    found = sorted(factors)
-    return f"{found[0]:.2f} to {found[-1]:.2f}" if found else ""
+def _format_range(factors: Iterable[float]) -> str:
+    ordered = sorted(factors)
+    return f"{ordered[0]:.2f} to {ordered[-1]:.2f}" if ordered else ""
 
 
 def _fig_7(walks: Sequence[Outcome]) -> str:
-    """Return the search of Fig. 7, by each end of the correlation, beside the paper's."""
+    """Return the search of Fig. 7, for each correlation, beside the paper's."""
     paper = [((1, 1), True), ((1, 2), True), ((2, 2), True), ((2, 3), False), ((3, 2), False)]
-    rows = [("paper", paper), *((_COPIES[one.copies], one.walk) for one in walks)]
-    lines = [f"  {name}: {' '.join(map(_step, walk))}" for name, walk in rows]
+    rows = [("paper", paper), *((_COPIES[outcome.copies], outcome.walk) for outcome in walks)]
+    lines = [f"  {name}: {' '.join(map(_format_step, walk))}" for name, walk in rows]
     return "\n".join(["Fig. 7, the search of pattern 2 at 20/s for p95; x: not taken", *lines])
 
 
-def _step(step: tuple[tuple[int, int], bool]) -> str:
+def _format_step(step: tuple[tuple[int, int], bool]) -> str:
     replicas, taken = step
-    return f"({_pair(replicas)}){'' if taken else 'x'}"
+    return f"({_format_pair(replicas)}){'' if taken else 'x'}"
 
 
-def _pair(pair: tuple[int, int]) -> str:
+def _format_pair(pair: tuple[int, int]) -> str:
     return f"{pair[0]},{pair[1]}"

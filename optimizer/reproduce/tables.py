@@ -1,7 +1,7 @@
 """PCRAFT's Tables II and III: each cell in two readings of "6/year".
 
-fitted   one crash every six months, 183 days; at exactly 2 a year all cells but those of Table
-         II(b) come out too, which have one node more
+fitted   one crash every six months, 183 days; at exactly 2 a year all cells come out as well,
+         except those of Table II(b), which then have one node more
 literal  six crashes a year
 """
 
@@ -34,10 +34,10 @@ NODES = ("native", "ft_ilr", "ft_tx")
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a table: extra nodes or pool; None where no number reaches the target.
+    """One number of a table: extra nodes or pool; None if no number reaches the target.
 
-    at_any_size: None where there is a number, True where fail-over alone spends the downtime, False
-    where only the search was bounded.
+    at_any_size: None if there is a number, True if fail-over alone uses up the downtime, False if
+    only the search was bounded.
     """
 
     table: str
@@ -52,18 +52,18 @@ class Cell:
 
     @property
     def matches(self) -> bool:
-        """The same number, or infeasible at any size where the paper has a cross."""
+        """True if the numbers are equal, or the cell is infeasible and the paper has a cross."""
         return self.paper == self.ours and self.at_any_size is not False
 
 
 def all_cells(reading: str) -> list[Cell]:
-    """Every cell of the three tables in one reading.  Source: PCRAFT Tables II and III."""
+    """Return every cell of the three tables in one reading.  Source: PCRAFT Tables II and III."""
     data = published("pcraft")
     return [cell for table in TABLES for cell in _table(data, table, reading)]
 
 
 def table_ii_b_at_two_a_year() -> dict[str, int | None]:
-    """Table II(b)'s 6/year column at exactly two crashes a year, by node type."""
+    """Return the 6/year column of Table II(b) at exactly two crashes a year, by node type."""
     data = published("pcraft")
     target = data["availability_target"]
     return {n: _sizing("table_ii_b", data["needed"][n], 2.0, target).extra for n in NODES}
@@ -83,7 +83,7 @@ def _table(data: JsonObject, table: str, reading: str) -> Iterator[Cell]:
             explanation = ""
             if sizing.extra != paper or at_any_size is False:
                 fitted = _sizing(table, needed, _hashable(body["columns"][index]), target)
-                explanation = _explanation(printed, column, sizing, paper, fitted)
+                explanation = _explain(printed, column, sizing, paper, fitted)
             yield Cell(
                 table,
                 node,
@@ -116,17 +116,15 @@ def _sizing(table: str, needed: int, column: Any, target: float) -> Sizing:
 
 
 def _unlimited(table: str, needed: int, column: Any) -> float:
-    """Availability without an end of spare nodes; active nodes can always be enough: 1."""
+    """Return the availability with unlimited spare nodes; 1 for active nodes."""
     if table != "table_iii":
         return 1.0
     return passive_failover(needed, None, FailureRates(*column), scheme=Scheme.cloud).availability
 
 
-def _explanation(
-    printed: str, column: Any, sizing: Sizing, paper: int | None, fitted: Sizing
-) -> str:
+def _explain(printed: str, column: Any, sizing: Sizing, paper: int | None, fitted: Sizing) -> str:
     crash_per_year = column[0] if isinstance(column, tuple) else column
-    said = f"at {crash_per_year:g} crashes a year: {sizing.reason}"
+    text = f"at {crash_per_year:g} crashes a year: {sizing.reason}"
     if fitted.extra == paper and printed.startswith("6/year"):
-        said += f"; the printed {paper} is what one crash every six months gives"
-    return said
+        text += f"; the printed {paper} is what one crash every six months gives"
+    return text

@@ -14,24 +14,24 @@ from functools import cached_property
 import numpy as np
 
 from core.errors import InputError
+from core.runfiles.events import Window
 from core.statistics.percentiles import OK, counted, percentile, time_out_of
 from optimizer.fit import Results, ServiceFit
 from optimizer.fit.series import Block, inside, tier_series, touched
 from optimizer.fit.spec import TierSettings
 from optimizer.simulation.disturbed import QUOTA_PERIOD_S, Visited
 from optimizer.simulation.forms import Event, Scenario, TierScenario
-from optimizer.simulation.law import Law, call_s, lower
+from optimizer.simulation.law import Law, call_s, lower_decile_distance
 
 PERCENTILES = (50.0, 95.0, 99.0)
-_NEAR = 2.0  # times the median: hardly disturbed
-_ANSWERS_LEAST = 10  # under a kind of neighbour, to tell of it
+_NEAR = 2.0  # times the median: answers below that are hardly disturbed
+_ANSWERS_LEAST = 10  # under a kind of neighbour, for a figure of it
 _ARRIVALS_MAX = 20_000  # of an arm, its first
 _PIECES_MOST = 8  # of a page: with one for each of 32 calls the figures are the same
 
 
 class Arm:
-    """One arm of a run: its arrivals, up to a bound, its neighbours, measurements and
-    configuration."""
+    """One arm of a run: arrivals (up to a bound), neighbours, measurements and configuration."""
 
     def __init__(
         self, results: Results, service: ServiceFit, name: str, option: str = "--arm"
@@ -59,7 +59,7 @@ class Arm:
         self.time_out_s = time_out_of(results.manifest) / 1000.0
         latency_ms = rows.select(counted(1000.0 * self.time_out_s)).to_series()
         self.measured_s = latency_ms.to_numpy()[self.warm_up :] / 1000.0
-        self._pages = rows["name"].to_list()[self.warm_up :] if "name" in rows.columns else []
+        self._pages = rows["name"].to_list()[self.warm_up :]
         spans = rows.group_by("repeat").agg(
             pl.col("intended_s").min().alias("start"), pl.col("done_s").max().alias("end")
         )
@@ -74,13 +74,11 @@ class Arm:
 
     @property
     def policies(self) -> set[str]:
-        """Policies of the arm's tiers."""
         tiers = (tier.spec.name for tier in self.service.tiers)
         return {self.results.settings(self.name, tier).policy for tier in tiers}
 
     @property
     def median_s(self) -> float:
-        """Measured median of latency [s]."""
         return self.percentiles_s[50.0]
 
     @cached_property
@@ -92,28 +90,28 @@ class Arm:
 
     @cached_property
     def lower_s(self) -> float:
-        """Distance of the good answers' lower decile from their median, of the logarithm [-]."""
-        return lower(self.measured_s[self.good])
+        """Distance of the lower decile of good answers from their median, of the logarithm [-]."""
+        return lower_decile_distance(self.measured_s[self.good])
 
     @cached_property
     def host(self) -> dict[str, float]:
-        """The host's cores, and those that other work than the tiers' servers used meanwhile."""
+        """The host's cores, and those that were used by other work than the tiers' servers."""
         import polars as pl
 
-        said = self.results.manifest.get("host") or {}
+        recorded_host = self.results.manifest.get("host") or {}
         blocks = [
             block
-            for block in said.get("blocks") or ()
+            for block in recorded_host.get("blocks") or ()
             if block["arm"] == self.name and block.get("others_share") is not None
         ]
         if not blocks:
             return {}
-        cores = float(said["cores"])
+        cores = float(recorded_host["cores"])
         used = cores * float(np.mean([b["busy_share"] + b["stolen_share"] for b in blocks]))
         names = [name for tier in self.service.tiers for name in self.servers(tier.spec.name)]
         hosts, time_s = self.results.hosts, pl.col("time_s")
-        inside = pl.any_horizontal([time_s.is_between(a, b) for a, b in self.spans])
-        rows = hosts.filter(inside & pl.col("machine").is_in(names))
+        in_spans = pl.any_horizontal([time_s.is_between(a, b) for a, b in self.spans])
+        rows = hosts.filter(in_spans & pl.col("machine").is_in(names))
         servers = rows.group_by("machine").agg(pl.col("cpu_cores").mean())["cpu_cores"].sum()
         return {"cores": cores, "busy_cores": max(0.0, used - float(servers))}
 
@@ -121,9 +119,13 @@ class Arm:
         """Return the arm as a scenario, with the law's figures and this seed of the work."""
         settings = [self.results.settings(self.name, t.spec.name) for t in self.service.tiers]
         tiers: list[TierScenario] = []
-        for index, (tier, own) in enumerate(zip(self.service.tiers, settings, strict=True)):
-            one = tier_scenario(self.service, index, law, own, tier.spec.nodes, self.burst_cores)
-            tiers.append({**one, "faults": self._faults(index, law)})
+        for index, (tier, tier_settings) in enumerate(
+            zip(self.service.tiers, settings, strict=True)
+        ):
+            body = tier_scenario(
+                self.service, index, law, tier_settings, tier.spec.nodes, self.burst_cores
+            )
+            tiers.append({**body, "faults": self._faults(index, law)})
         return {
             "host": law.host or None,
             "seed": seed,
@@ -140,7 +142,7 @@ class Arm:
 
     @property
     def core_speeds(self) -> list[float]:
-        """The host's, in each block of the run, of the mean block's; empty if none was taken."""
+        """The host's speed in each block, over that of the mean block; empty if not measured."""
         blocks = (self.results.manifest.get("host") or {}).get("blocks") or ()
         speeds = [block["core_speed"] for block in blocks if block.get("core_speed")]
         return [float(speed / np.mean(speeds)) for speed in speeds]
@@ -167,24 +169,24 @@ class Arm:
         for server in tier_series(self.results.arbiters, tier).servers.values():
             if len(server.time_s) < 2:
                 continue
-            kept = touched(
+            in_spans = touched(
                 server.time_s, [Block(self.name, 0, a, b, 0) for a, b in self.spans], 0.0
             )
-            spent_s += float(np.diff(server.latency_s)[kept].sum())
-            answered += float(np.diff(server.count)[kept].sum())
+            spent_s += float(np.diff(server.latency_s)[in_spans].sum())
+            answered += float(np.diff(server.count)[in_spans].sum())
         return spent_s / answered if answered >= _ANSWERS_LEAST else None
 
     @cached_property
     def slowed(self) -> dict[tuple[str, str], tuple[float, float]]:
-        """The speed of a tier's servers under each kind of neighbour, of that without any, and the
-        answers behind it.
+        """Relative speed of a tier's servers under each kind of neighbour, and its answers.
 
-        From mean latencies with it and without, less the tier's below, at times at which nobody
-        disturbs that; where these are too few, at all times, as it is disturbed as often in either.
-        A kind under which the tier hardly answered is not in it.
+        The speed is the ratio of two mean latencies, without neighbours and with this kind, each
+        less the latency of the tier below. Both are taken at times when nobody disturbs the tier
+        below; if these are too few, at all times, because that tier is disturbed equally often in
+        both cases. Kinds under which the tier hardly answered are left out.
         """
-        found: dict[tuple[str, str], tuple[float, float]] = {}
-        below_s = {True: 0.0, False: 0.0}  # the tier's below, by whether nobody disturbs it
+        speeds: dict[tuple[str, str], tuple[float, float]] = {}
+        below_s = {True: 0.0, False: 0.0}  # latency of the tier below; True: while undisturbed
         for tier in reversed(self.service.tiers):
             name, calls = tier.spec.name, tier.requests_per_copy.value or 1.0
             took_s = {}
@@ -194,18 +196,22 @@ class Arm:
                 for kind, (mean_s, answers) in means.items():
                     own_s, hit_s = (s - below_s[calm_below] for s in (calm_s, mean_s))
                     if own_s > 0.0 and hit_s > 0.0:
-                        found.setdefault((name, kind), (min(1.0, own_s / hit_s), answers))
+                        speeds.setdefault((name, kind), (min(1.0, own_s / hit_s), answers))
                 took_s[calm_below] = calls * (calm_s if calm_below else self.mean_s(name) or calm_s)
             below_s = took_s
-        return found
+        return speeds
 
     def _means_s(self, tier: str, *, calm_below: bool = False) -> dict[str, tuple[float, float]]:
-        """Mean latency of the tier's servers in this arm [s] and the answers behind it, alone with
-        each kind of neighbour or fault, all of a poll's time, and, as "", with none; with
-        `calm_below` at times at which nobody disturbs the tiers below."""
-        names = [one.spec.name for one in self.service.tiers]
-        behind = {m for name in names[names.index(tier) + 1 :] for m in self.servers(name)}
-        below = [window for window in self.disturbed if calm_below and window.machine in behind]
+        """Return the mean latency [s] of the tier's servers and the answers behind it, by kind.
+
+        The polls of a kind are those with this neighbour or fault, and no other, during all of
+        their time; the key "" is for polls without any. With `calm_below`, only times at which
+        nobody disturbs the tiers below count."""
+        names = [service_tier.spec.name for service_tier in self.service.tiers]
+        machines_below = {m for name in names[names.index(tier) + 1 :] for m in self.servers(name)}
+        below = [
+            window for window in self.disturbed if calm_below and window.machine in machines_below
+        ]
         kinds = sorted({window.kind for window in self.disturbed})
         sums: dict[str, tuple[float, float]] = {}
         for machine, server in tier_series(self.results.arbiters, tier).servers.items():
@@ -213,37 +219,35 @@ class Arm:
             if len(time_s) < 2:
                 continue
             measured = touched(time_s, [Block(self.name, 0, a, b, 0) for a, b in self.spans], 0.0)
-            mine = [window for window in self.disturbed if window.machine == machine]
-            hit = {"": ~touched(time_s, [*mine, *below], 1.0)}
+            windows_here = [window for window in self.disturbed if window.machine == machine]
+            masks = {"": ~touched(time_s, [*windows_here, *below], 1.0)}
             for kind in kinds:
-                rest = [*(w for w in mine if w.kind != kind), *below]
-                others = touched(time_s, rest, 0.0)
-                hit[kind] = inside(time_s, [w for w in mine if w.kind == kind]) & ~others
-            for kind, kept in hit.items():
+                rest = [*(w for w in windows_here if w.kind != kind), *below]
+                other_disturbance = touched(time_s, rest, 0.0)
+                masks[kind] = (
+                    inside(time_s, [w for w in windows_here if w.kind == kind]) & ~other_disturbance
+                )
+            for kind, mask in masks.items():
                 spent_s, answered = sums.get(kind, (0.0, 0.0))
-                spent_s += float(np.diff(server.latency_s)[kept & measured].sum())
-                answered += float(np.diff(server.count)[kept & measured].sum())
+                spent_s += float(np.diff(server.latency_s)[mask & measured].sum())
+                answered += float(np.diff(server.count)[mask & measured].sum())
                 sums[kind] = (spent_s, answered)
         return {k: (spent / n, n) for k, (spent, n) in sums.items() if n >= _ANSWERS_LEAST}
 
     def _faults(self, index: int, law: Law) -> list[Event]:
         tier = self.service.tiers[index].spec.name
-        visited = visits(self.service, index, law, self.crowd_threads, self.burst_cores)
+        visit = visits(self.service, index, law, self.crowd_threads, self.burst_cores)
         kinds = [kind for name, kind in law.slowed if name == tier]
-        found: list[Event] = []
+        events: list[Event] = []
         for server, machine in enumerate(self.servers(tier)):
             for kind in kinds:
                 speed = law.speed(tier, kind)
-                event = visited.event(kind, speed)
-                mine = [
-                    (w.start_s, w.end_s)
-                    for w in self.disturbed
-                    if (w.machine, w.kind) == (machine, kind)
-                ]
-                for start_s, end_s in united(mine, self.spans) if speed < 1.0 else ():
+                event = visit.event(kind, speed)
+                windows = times_of(self.disturbed, kind, machine)
+                for start_s, end_s in unite(windows, self.spans) if speed < 1.0 else ():
                     at_s, for_s = max(0.0, start_s - self.start_s), end_s - start_s
-                    found.append({**event, "server": server, "at_s": at_s, "for_s": for_s})
-        return found
+                    events.append({**event, "server": server, "at_s": at_s, "for_s": for_s})
+        return events
 
     def servers(self, tier: str) -> list[str]:
         """Return the names of the active machines of a tier."""
@@ -272,7 +276,7 @@ def tier_scenario(
     """
     tier = service.tiers[index]
     cores = cores or tier.spec.cpus or 1.0
-    found: TierScenario = {
+    scenario: TierScenario = {
         "name": tier.spec.name,
         "servers": servers,
         "cores": cores,
@@ -290,21 +294,21 @@ def tier_scenario(
         "hold": tier.spec.token_hold,
     }
     if settings.look_ahead is not None:
-        found["look_ahead"] = settings.look_ahead
+        scenario["look_ahead"] = settings.look_ahead
     if index == 0:
-        more = law.slower * law.more_work(tier.spec.cpus or 1.0, cores)
-        found["work"] = {"kind": "lognormal", "mean_s": more * law.work_s, "cv2": law.cv2}
-        found["after_s"] = more * law.after_s
+        factor = law.slower * law.more_work(tier.spec.cpus or 1.0, cores)
+        scenario["work"] = {"kind": "lognormal", "mean_s": factor * law.work_s, "cv2": law.cv2}
+        scenario["after_s"] = factor * law.after_s
         if law.correlation is not None:
-            found["copies"] = {"correlated": law.correlation}
+            scenario["copies"] = {"correlated": law.correlation}
     if calls := _calls(service, index):
-        found["calls"] = {"kind": "fixed", "value": calls}
-        found["pieces"] = min(calls, _PIECES_MOST)
-    return found
+        scenario["calls"] = {"kind": "fixed", "value": calls}
+        scenario["pieces"] = min(calls, _PIECES_MOST)
+    return scenario
 
 
 def visits(service: ServiceFit, index: int, law: Law, threads: int, burst_cores: float) -> Visited:
-    """Return a copy at a tier of the run, for the effect of neighbours with so many threads."""
+    """Return a copy at a tier of the run, for the effect of neighbours with `threads` threads."""
     spec = service.tiers[index].spec
     return Visited(
         work_s=law.slower * (call_s(service, index) if index else law.work_s),
@@ -319,19 +323,21 @@ def visits(service: ServiceFit, index: int, law: Law, threads: int, burst_cores:
 def card_s(service: ServiceFit, index: int) -> float:
     """Return the time of a copy on its machine's network card [s], in the fuller direction."""
     tier = service.tiers[index]
-    if not tier.spec.nic_mbps:
-        return 0.0
     return 1e-3 * (tier.card_kbit.value or 0.0) / tier.spec.nic_mbps
 
 
 def _calls(service: ServiceFit, index: int) -> int:
-    """Calls of a copy to the tier below, 0 at the last tier."""
+    """Return the calls of a copy to the tier below, 0 at the last tier."""
     if index + 1 == len(service.tiers):
         return 0
     return max(1, round(service.tiers[index + 1].requests_per_copy.value or 1.0))
 
 
-def united(
+def times_of(windows: Sequence[Window], kind: str, machine: str) -> list[tuple[float, float]]:
+    return [(w.start_s, w.end_s) for w in windows if (w.kind, w.machine) == (kind, machine)]
+
+
+def unite(
     windows: Sequence[tuple[float, float]], spans: Sequence[tuple[float, float]]
 ) -> list[tuple[float, float]]:
     """Return the windows (start, end) [s] inside the spans, with overlapping ones joined."""
@@ -341,10 +347,10 @@ def united(
         for a, b in spans
         if min(end_s, b) > max(start_s, a)
     )
-    joined: list[tuple[float, float]] = []
+    union: list[tuple[float, float]] = []
     for start_s, end_s in cut:
-        if joined and start_s <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end_s, joined[-1][1]))
+        if union and start_s <= union[-1][1]:
+            union[-1] = (union[-1][0], max(end_s, union[-1][1]))
         else:
-            joined.append((start_s, end_s))
-    return joined
+            union.append((start_s, end_s))
+    return union

@@ -1,11 +1,12 @@
 """Effects of neighbours and faults on a tier's server, as events of a scenario.
 
 A run shows how much longer a copy takes with each of them. A limping part of the machine is a
-slower server. Threads of a neighbour are jobs beside the server's own, if its work takes more than
-a period's CPU time, because a fair scheduler gives each the same; the rest of the delay is waiting.
-A piece of work begins when its process wakes up, and under a cap the neighbour has used up the
-period's CPU time by then. So a page waits at each of its queries, and a request of half a
-millisecond once, whatever its work. A neighbour on the card costs a wait too, and no CPU time.
+slower server. If the server's work takes more than a period's CPU time, a neighbour's threads are
+jobs beside the server's own, because a fair scheduler gives each job the same time; the rest of the
+delay is waiting. A piece of work begins when its process wakes up, and under a cap the neighbour
+has used up the period's CPU time by then. So a page waits at each of its queries, and a request of
+half a millisecond waits once, whatever its work. A neighbour on the network card costs a wait too,
+and no CPU time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from optimizer.simulation.forms import Effect
 
 CROWD = "interference.cpu"  # its threads are jobs beside a server's own
-QUOTA_PERIOD_S = 0.01  # of a cap: that of `fleet_machine`
+QUOTA_PERIOD_S = 0.01  # period of a cap on CPU time, as `fleet_machine` sets it
 _NEIGHBOUR = "interference."
 _CAP_SPREAD = 0.5  # of the logarithm of a neighbour's waits, for a cap that is e times as high
 
@@ -26,10 +27,10 @@ class Visited:
     """A copy at a server of the run without any neighbour, and its neighbours' threads."""
 
     work_s: float
-    delay_s: float  # that needs no core
+    delay_s: float  # time that needs no core
     pieces: int  # of its work
     cores: float  # of the server, its cap
-    burst_cores: float  # that it uses at once
+    burst_cores: float  # cores that it uses at once
     threads: int  # of a neighbour that takes CPU time
 
     @property
@@ -38,32 +39,33 @@ class Visited:
         return self.delay_s + capped_s(self.work_s, self.cores)
 
     def event(
-        self, kind: str, speed: float, cores: float | None = None, off: float = 0.0
+        self, kind: str, speed: float, cores: float | None = None, deviation: float = 0.0
     ) -> Effect:
         """Return the effect of a neighbour or fault that leaves the server `speed` [-] of its
         speed.
 
-        Parameters: kind; speed in (0, 1]; cores of the machine, None: as in the run; off, standard
-        errors. Under another cap a neighbour has as many threads, and waits are in proportion to
-        the time without CPU time after all cores were used: (cores / cap - 1). That proportion was
-        not measured, so `off` has more effect the further the cap is from the run's.
+        Parameters: kind; speed in (0, 1]; cores of the machine, None: as in the run; deviation, in
+        standard errors. Under another cap a neighbour has as many threads, and waits are in
+        proportion to the time without CPU time after all cores were used: (cores / cap - 1). That
+        proportion was not measured, so `deviation` has more effect the further the cap is from that
+        of the run.
         """
         more_s = self.alone_s * (1.0 / speed - 1.0)
         if kind != CROWD:
             if not kind.startswith(_NEIGHBOUR):
                 return {"kind": "limp", "speed": speed}
             return {"kind": "crowd", "jobs": 0.0, "wait_s": more_s / self.pieces}
-        here_s = self.alone_s + more_s - self.delay_s
-        own_s, jobs = self.work_s, 0.0
+        crowded_s = self.alone_s + more_s - self.delay_s
+        job_s, jobs = self.work_s, 0.0
         if self.work_s > self.cores * QUOTA_PERIOD_S:
-            own_s = self.work_s / min(1.0, self.cores)  # a crowded server has no bursts
-            jobs = min(float(self.threads), max(0.0, here_s / own_s - 1.0))
-        wait_s = max(0.0, here_s - (1.0 + jobs) * own_s) / self.pieces
+            job_s = self.work_s / min(1.0, self.cores)  # a crowded server has no bursts
+            jobs = min(float(self.threads), max(0.0, crowded_s / job_s - 1.0))
+        wait_s = max(0.0, crowded_s - (1.0 + jobs) * job_s) / self.pieces
         most = max(self.burst_cores, self.cores)
         caps = self.cores, min(most, cores or self.cores)
         if caps[0] < most:
             wait_s *= (most / caps[1] - 1.0) / (most / caps[0] - 1.0)
-        error = math.exp(off * _CAP_SPREAD * abs(math.log(caps[1] / caps[0])))
+        error = math.exp(deviation * _CAP_SPREAD * abs(math.log(caps[1] / caps[0])))
         return {"kind": "crowd", "jobs": jobs * error, "wait_s": wait_s * error}
 
 

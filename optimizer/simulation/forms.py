@@ -1,4 +1,4 @@
-"""The JSON of `agents/simulator`: scenarios, which are written, and reports, which are read."""
+"""The JSON of `agents/simulator`: scenarios (its input) and reports (its output)."""
 
 from __future__ import annotations
 

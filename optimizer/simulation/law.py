@@ -3,7 +3,7 @@
 The work of a page is lognormal, with the median and spread of the lower half of the latencies,
 which neighbours hardly affect. (The shape of all latencies includes the neighbours, so their effect
 would count twice.) The work is at most the CPU time in the counters; the rest of a page's time
-needs no core. Each query costs the CPU time in the counters, and such a time without a core. The
+needs no core. Each query costs the CPU time in the counters, and a time without a core. The
 slowdown of servers under each kind of neighbour comes from the arbiters' counters. The correlation
 of copies' work is that of two answers with the same page.
 """
@@ -17,18 +17,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.arrays import Floats
 from core.statistics.percentiles import percentile
 from optimizer.simulation.disturbed import QUOTA_PERIOD_S
 from optimizer.simulation.program import reports
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from optimizer.fit import ServiceFit
     from optimizer.simulation.arm import Arm
     from optimizer.simulation.forms import Report
-
-    Floats = NDArray[np.float64]
 
 SPEED_LEAST = 0.005
 _SPEED_MOST = 0.8  # a kind that slows a tier less than that, within its scatter, is left out
@@ -37,12 +34,12 @@ _PAGES_ENOUGH = 1_200  # of an arm, over several seeds of the work
 _SEEDS_MOST = 4
 _SPREADS = (0.05, 0.8)  # of the logarithm of a page's work
 _BUSY_LEAST = 0.2  # of the CPU time that a tier's machines use: no idle machine uses more
-# Under a cap below the run's a page takes more CPU time, by a power of the ratio of the caps: 30 to
-# 32 ms under 0.35 cores, 37 and 37 under 0.25, so 0.5 to 0.6. Above the run's cap it may take 0.9
-# times as much (28 ms on a whole core), and is taken to take the same. MediaWiki on the local
-# platform, docs/results/closed-loop.md.
-CAP_POWERS = (0.3, 0.8)  # within which it is drawn
-_PAGES_AGAIN = 30  # that came more than once, to tell how alike copies are
+# Under a lower cap than that of the run, a page takes more CPU time, by a power of the ratio of the
+# caps: 30 to 32 ms under 0.35 cores, 37 and 37 under 0.25, so the power is 0.5 to 0.6. Above the
+# run's cap it may take 0.9 times as much (28 ms on a whole core); the law takes it as equal.
+# MediaWiki on the local platform, docs/results/closed-loop.md.
+CAP_POWERS = (0.3, 0.8)  # the power is drawn from this interval
+_PAGES_AGAIN = 30  # least pages that came more than once, for a correlation of copies
 
 
 @dataclass(frozen=True)
@@ -51,13 +48,13 @@ class Law:
 
     work_s: float  # of the first tier before the reply, mean
     spread: float  # of its logarithm
-    whole_s: float  # and with what comes after the reply, as its machines' CPU time tells
-    slowed: Mapping[tuple[str, str], float]  # speed by tier and kind, as the counters tell it
-    correlation: float | None  # of the work of a request's copies; None: not told
+    whole_s: float  # with the work after the reply, by the CPU time of its machines
+    slowed: Mapping[tuple[str, str], float]  # speed by tier and kind, from the counters
+    correlation: float | None  # of the work of a request's copies; None: unknown
     delay_s: Mapping[str, float]  # per copy at a tier, without a core
     host: Mapping[str, float]  # of a scenario; empty: the machines are not of one host
     cap_power: float = 0.0  # drawn for a fleet that may have other caps than the run's
-    slower: float = 1.0  # all CPU times, of the run's: drawn for a host whose speed varies
+    slower: float = 1.0  # factor of all CPU times: drawn for a host whose speed varies
 
     @property
     def after_s(self) -> float:
@@ -70,7 +67,7 @@ class Law:
         return math.expm1(self.spread**2)
 
     def more_work(self, run_cores: float, cores: float) -> float:
-        """Return the CPU time of a page under a cap of `cores`, over that under the run's [-]."""
+        """Return the CPU time of a page under a cap of `cores`, over that in the run [-]."""
         if self.work_s <= cores * QUOTA_PERIOD_S:
             return 1.0  # it fits into a period
         return float(max(1.0, min(1.0, run_cores) / min(1.0, cores)) ** self.cap_power)
@@ -85,44 +82,46 @@ class Law:
         return {
             "work_s": self.work_s,
             "spread": self.spread,
-            **{_speed_name(*both): self.speed(*both) for both in self.slowed},
+            **{_speed_name(*key): self.speed(*key) for key in self.slowed},
             **{_delay_name(tier): delay_s for tier, delay_s in self.delay_s.items() if delay_s},
         }
 
-    def having(self, figures: Mapping[str, float]) -> Law:
-        """Return the law with these figures."""
-        slowed = {both: min(1.0, figures[_speed_name(*both)]) for both in self.slowed}
+    def with_figures(self, figures: Mapping[str, float]) -> Law:
+        """Return the law with other figures, within the bounds of a fit."""
+        slowed = {key: min(1.0, figures[_speed_name(*key)]) for key in self.slowed}
         delays = {tier: figures.get(_delay_name(tier), 0.0) for tier in self.delay_s}
         return replace(
             self,
             work_s=figures["work_s"],
-            spread=figures["spread"],
+            spread=_clip(figures["spread"], *_SPREADS),
             slowed=slowed,
             delay_s=delays,
         )
 
 
-def fitted(arms: Sequence[Arm]) -> Law:
+def fit_law(arms: Sequence[Arm]) -> Law:
     """Return the law that reproduces the arms' medians and lower deciles together.
 
     Each step simulates all arms and corrects the work by the medians (or the time without a core,
     if all the CPU time is used already), and its spread by the distance of the lower decile.
     """
     front = arms[0].service.tiers[0].spec.name
-    law = _first(arms)
+    law = _initial_law(arms)
     spread = _log_mean([arm.lower_s for arm in arms])
     for _ in range(_STEPS):
-        runs = list(zip(arms, _runs(arms, law), strict=True))
-        ours = [pages_s(arm, found) for arm, found in runs]
+        runs = list(zip(arms, _simulate_arms(arms, law), strict=True))
+        simulated_s = [pages_s(arm, arm_reports) for arm, arm_reports in runs]
         median = _log_mean(
-            [(a.median_s, float(np.median(o))) for a, o in zip(arms, ours, strict=True)]
+            [(a.median_s, float(np.median(o))) for a, o in zip(arms, simulated_s, strict=True)]
         )
-        shape = _log_mean([lower(o) for o in ours])
-        wider = _within(law.spread * _within(spread / shape, 0.5, 2.0), *_SPREADS)
+        shape = _log_mean([lower_decile_distance(o) for o in simulated_s])
+        wider = _clip(law.spread * _clip(spread / shape, 0.5, 2.0), *_SPREADS)
         same_median = math.exp((wider**2 - law.spread**2) / 2.0)  # of a lognormal of that mean
         work_s, delay_s = law.work_s * median * same_median, law.delay_s[front]
         if delay_s > 0.0 or work_s > law.whole_s:
-            late_s = [a.median_s - float(np.median(o)) for a, o in zip(arms, ours, strict=True)]
+            late_s = [
+                a.median_s - float(np.median(o)) for a, o in zip(arms, simulated_s, strict=True)
+            ]
             work_s, delay_s = law.whole_s, max(0.0, delay_s + float(np.mean(late_s)))
         law = replace(
             law,
@@ -144,26 +143,28 @@ def _delay_name(tier: str) -> str:
 def call_s(service: ServiceFit, index: int) -> float:
     """Return the CPU time of one copy at a tier [core s], without its machines' use when idle.
 
-    It is the run's: in a calibration, some seconds without neighbours, a page took 0.9 to 1.1 and a
-    query a third to twice the CPU time that it takes under the run's load.
+    It is that of the run, not of a calibration: in a calibration (some seconds without neighbours)
+    a page took 0.9 to 1.1 times the CPU time under the run's load, and a query a third to twice.
     """
     measured_s = service.tiers[index].processing_s.value or 1e-3
-    told = ((service.calibration or {}).get("tiers") or {}).get(service.tiers[index].spec.name)
-    if not told:
+    calibrated = ((service.calibration or {}).get("tiers") or {}).get(
+        service.tiers[index].spec.name
+    )
+    if not calibrated:
         return measured_s
-    idle_s = float(told.get("idle_cores") or 0.0) / _copies_per_s(service, index)
+    idle_s = float(calibrated.get("idle_cores") or 0.0) / _copies_per_s(service, index)
     return max(_BUSY_LEAST * measured_s, measured_s - idle_s)
 
 
 def _copies_per_s(service: ServiceFit, index: int) -> float:
-    """Copies per second [1/s] at a tier's machines in the run, mean over its arms."""
+    """Return the copies per second [1/s] at a tier's machines in the run, mean over its arms."""
     requests = sum(arm.requests for arm in service.arms)
     copies = sum(arm.requests * math.prod(arm.replicas[: index + 1]) for arm in service.arms)
     calls = math.prod(t.requests_per_copy.value or 1.0 for t in service.tiers[: index + 1])
     return (service.pages_per_s.value or 1.0) * calls * copies / requests
 
 
-def _first(arms: Sequence[Arm]) -> Law:
+def _initial_law(arms: Sequence[Arm]) -> Law:
     """Return the initial figures, from the counters."""
     service = arms[0].service
     whole_s = call_s(service, 0)
@@ -171,30 +172,40 @@ def _first(arms: Sequence[Arm]) -> Law:
     for arm in arms:
         for key, speed_and_answers in arm.slowed.items():
             slowed.setdefault(key, []).append(speed_and_answers)
-    every = {key: _weighted(values) for key, values in slowed.items()}
-    told = {key: speed for key, speed in every.items() if speed < _SPEED_MOST}
+    speeds = {key: _weighted_mean(values) for key, values in slowed.items()}
+    slow_kinds = {key: speed for key, speed in speeds.items() if speed < _SPEED_MOST}
     hosts = [arm.host for arm in arms if arm.host]
-    host = {key: float(np.mean([one[key] for one in hosts])) for key in hosts[0]} if hosts else {}
-    law = Law(whole_s, 0.3, whole_s, told, correlation(arms), {}, host)
+    host = (
+        {key: float(np.mean([arm_host[key] for arm_host in hosts])) for key in hosts[0]}
+        if hosts
+        else {}
+    )
+    law = Law(whole_s, 0.3, whole_s, slow_kinds, correlation(arms), {}, host)
     return replace(law, delay_s=_delays_s(arms, law))
 
 
 def _delays_s(arms: Sequence[Arm], law: Law) -> dict[str, float]:
-    """Time without a core [s] of a copy at each tier: the mean latency without neighbours, less
-    that of a simulation without this time. At the first tier it begins as 0."""
+    """Return the time without a core [s] of a copy at each tier.
+
+    It is the mean latency without neighbours, less that of a simulation without this time. At the
+    first tier it starts at 0."""
     late_s: dict[str, list[float]] = {}
     calm = replace(law, slowed={})
-    for arm, found in zip(arms, reports([arm.scenario(calm, 1) for arm in arms]), strict=True):
-        for tier, ours in list(zip(arm.service.tiers, found["tiers"], strict=True))[1:]:
+    for arm, report in zip(arms, reports([arm.scenario(calm, 1) for arm in arms]), strict=True):
+        for tier, tier_report in list(zip(arm.service.tiers, report["tiers"], strict=True))[1:]:
             if (calm_s := arm.calm_s(tier.spec.name)) is not None:
-                late_s.setdefault(tier.spec.name, []).append(calm_s - ours["latency"]["mean_s"])
+                late_s.setdefault(tier.spec.name, []).append(
+                    calm_s - tier_report["latency"]["mean_s"]
+                )
     front = arms[0].service.tiers[0].spec.name
     return {front: 0.0} | {t: max(0.0, float(np.mean(v))) for t, v in late_s.items()}
 
 
 def correlation(arms: Sequence[Arm]) -> float | None:
-    """Return the correlation [-] of the logarithms of two answers with the same page: the share of
-    the variance between pages (one-way analysis of variance), over answers near the median.
+    """Return the correlation [-] of the logarithms of two answers with the same page.
+
+    It is the share of the variance between pages (one-way analysis of variance), over answers near
+    the median.
 
     Returns: float in [0, 1], or None if too few pages came more than once.
     """
@@ -202,55 +213,55 @@ def correlation(arms: Sequence[Arm]) -> float | None:
     for arm in arms:
         for page, latency_s in arm.near_median:
             groups.setdefault(page, []).append(math.log(latency_s))
-    again = [np.array(values) for values in groups.values() if len(values) > 1]
-    if len(again) < _PAGES_AGAIN:
+    repeated = [np.array(values) for values in groups.values() if len(values) > 1]
+    if len(repeated) < _PAGES_AGAIN:
         return None
-    sizes = np.array([len(values) for values in again])
-    total, count = int(sizes.sum()), len(again)
-    middle = float(np.concatenate(again).mean())
-    between = sum(len(v) * (float(v.mean()) - middle) ** 2 for v in again) / (count - 1)
-    inside = sum(float(((v - v.mean()) ** 2).sum()) for v in again) / (total - count)
-    each = (total - float((sizes**2).sum()) / total) / (count - 1)
-    return _within((between - inside) / (between + (each - 1.0) * inside), 0.0, 1.0)
+    sizes = np.array([len(values) for values in repeated])
+    total, count = int(sizes.sum()), len(repeated)
+    middle = float(np.concatenate(repeated).mean())
+    between = sum(len(v) * (float(v.mean()) - middle) ** 2 for v in repeated) / (count - 1)
+    inside = sum(float(((v - v.mean()) ** 2).sum()) for v in repeated) / (total - count)
+    group_size = (total - float((sizes**2).sum()) / total) / (count - 1)
+    return _clip((between - inside) / (between + (group_size - 1.0) * inside), 0.0, 1.0)
 
 
-def _runs(arms: Sequence[Arm], law: Law) -> list[list[Report]]:
-    """Reports of each arm, over several seeds of the work if it has few pages."""
+def _simulate_arms(arms: Sequence[Arm], law: Law) -> list[list[Report]]:
+    """Return the reports of each arm, over several seeds of the work if it has few pages."""
     counts = [min(_SEEDS_MOST, math.ceil(_PAGES_ENOUGH / len(arm.measured_s))) for arm in arms]
-    asked = [
+    scenarios = [
         arm.scenario(law, seed)
         for arm, count in zip(arms, counts, strict=True)
         for seed in range(1, count + 1)
     ]
-    found = iter(reports(asked))
-    return [[next(found) for _ in range(count)] for count in counts]
+    answers = iter(reports(scenarios))
+    return [[next(answers) for _ in range(count)] for count in counts]
 
 
-def pages_s(arm: Arm, found: Sequence[Report]) -> Floats:
-    """Return the latency [s] that each page counts with; the time-out without an answer."""
-    return np.concatenate([counted_s(report, arm.time_out_s) for report in found])
+def pages_s(arm: Arm, arm_reports: Sequence[Report]) -> Floats:
+    """Return the latency [s] of each page in an arm's reports; the time-out without an answer."""
+    return np.concatenate([counted_s(report, arm.time_out_s) for report in arm_reports])
 
 
 def counted_s(report: Report, time_out_s: float) -> Floats:
-    """Return the same for one report; time_out_s [s]."""
+    """Return the latency [s] of each page in a report; `time_out_s` [s] without an answer."""
     each_s = np.array([math.inf if s is None else s for s in report["each_s"]], dtype=np.float64)
     return np.minimum(each_s, time_out_s)
 
 
-def lower(pages: Floats) -> float:
+def lower_decile_distance(pages: Floats) -> float:
     """Return the distance of the lower decile from the median, of the logarithm [-]."""
     ordered = np.sort(pages)
     low, middle = percentile(ordered, 0.1), percentile(ordered, 0.5)
     return max(1e-3, math.log(middle / low)) if low and middle else 1e-3
 
 
-def _weighted(values: Sequence[tuple[float, float]]) -> float:
+def _weighted_mean(values: Sequence[tuple[float, float]]) -> float:
     """Return the geometric mean of speeds, each weighted by its number of answers."""
     logs, weights = zip(*((math.log(speed), answers) for speed, answers in values), strict=True)
     return math.exp(float(np.average(logs, weights=weights)))
 
 
-def _within(value: float, least: float, most: float) -> float:
+def _clip(value: float, least: float, most: float) -> float:
     return max(least, min(most, value))
 
 

@@ -14,12 +14,12 @@ Answer = tuple[int, Mapping[str, str], bytes]
 def answering(
     answer: Callable[[BaseHTTPRequestHandler, bytes], Answer], host: str = "127.0.0.1"
 ) -> Iterator[str]:
-    """Its URL; `answer` makes status, headers and content of a request and its content."""
+    """Start the server and yield its URL; `answer` returns status, headers and content."""
 
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
-            asked = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            status, headers, content = answer(self, asked)
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            status, headers, content = answer(self, body)
             self.send_response(status)
             for name, value in {"Content-Length": str(len(content)), **headers}.items():
                 self.send_header(name, value)

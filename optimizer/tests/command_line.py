@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import typer
 from typer.testing import CliRunner, Result
 
@@ -16,14 +19,19 @@ _APP.add_typer(reproduce.group, name="reproduce")
 
 
 def invoke(*words: str, columns: int = 100) -> Result:
-    """The output and exit code of `sparecraft WORDS` on a terminal of so many columns."""
+    """Run `sparecraft WORDS` on a terminal of `columns` columns; return output and exit code."""
     return CliRunner().invoke(_APP, words, env={"COLUMNS": str(columns)})
 
 
 def output_of(*words: str, code: int = 0) -> str:
-    """The output if it ends with `code`. Raises what it ends with otherwise."""
-    done = invoke(*words)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return done.stdout
+    """Return the output of a command that exits with `code`; re-raise its exception, if any."""
+    result = invoke(*words)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+def json_of(*words: str, code: int = 0) -> Any:
+    """Run the command with --json and return the parsed output."""
+    return json.loads(output_of(*words, "--json", code=code))

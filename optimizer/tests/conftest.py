@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,12 @@ def truth() -> Truth:
 @pytest.fixture(scope="session")
 def run_dir(tmp_path_factory: pytest.TempPathFactory, truth: Truth) -> Path:
     return write_run(tmp_path_factory.mktemp("results") / "run", truth)
+
+
+@pytest.fixture
+def run(run_dir: Path, tmp_path: Path) -> Path:
+    """Copy the synthetic run, for a test that changes it."""
+    return Path(shutil.copytree(run_dir, tmp_path / "run"))
 
 
 @pytest.fixture

@@ -26,35 +26,35 @@ class Domain:
 
 
 def domains_of(levels: Sequence[Level], placement: Placement) -> list[Domain]:
-    """All domains that hold a machine; machines are numbered from the left."""
-    found: list[Domain] = []
+    """List the domains that hold a machine; machines are numbered from the left."""
+    domains: list[Domain] = []
     count = itertools.count()
 
     def walk(depth: int, content: Any) -> frozenset[int]:
         if isinstance(content, int):
-            inside = frozenset(itertools.islice(count, content))
+            machines = frozenset(itertools.islice(count, content))
         else:
-            inside = frozenset().union(*(walk(depth + 1, one) for one in content))
-        found.append(Domain(levels[depth], inside))
-        return inside
+            machines = frozenset().union(*(walk(depth + 1, part) for part in content))
+        domains.append(Domain(levels[depth], machines))
+        return machines
 
     for content in placement:
         walk(0, content)
-    return found
+    return domains
 
 
 def dark_machines(domains: Sequence[Domain], dark: Sequence[bool]) -> frozenset[int]:
-    """Machines of which any domain is dark."""
+    """Return the machines that are in at least one dark domain."""
     return frozenset().union(
-        *(one.machines for one, off in zip(domains, dark, strict=True) if off), frozenset()
+        *(d.machines for d, is_dark in zip(domains, dark, strict=True) if is_dark), frozenset()
     )
 
 
 def patterns(domains: Sequence[Domain]) -> Iterator[tuple[float, frozenset[int]]]:
     """The probability of every pattern of dark domains, and the machines that are dark then."""
     for dark in itertools.product((False, True), repeat=len(domains)):
-        chances = [one.level.dark if off else 1.0 - one.level.dark
-                   for one, off in zip(domains, dark, strict=True)]  # fmt: skip
+        chances = [domain.level.dark if is_dark else 1.0 - domain.level.dark
+                   for domain, is_dark in zip(domains, dark, strict=True)]  # fmt: skip
         yield float(np.prod(chances)), dark_machines(domains, dark)
 
 
@@ -70,22 +70,22 @@ def exact_active(
 
     domains = domains_of(levels, placement)
     states = list(itertools.product((False, True), repeat=len(domains) + machines))
-    at = {state: i for i, state in enumerate(states)}
+    index = {state: i for i, state in enumerate(states)}
     flows = np.zeros((len(states), len(states)))
     for state in states:
         for place, rate in _out_of(state, domains, machines, rates, scheme):
             after = (*state[:place], not state[place], *state[place + 1 :])
-            flows[at[state], at[after]] += rate
-            flows[at[state], at[state]] -= rate
+            flows[index[state], index[after]] += rate
+            flows[index[state], index[state]] -= rate
     short, start = np.zeros(len(states)), np.zeros(len(states))
-    for state, i in at.items():
+    for state, i in index.items():
         down = dark_machines(domains, state[: len(domains)])
         broken = {m for m in range(machines) if state[len(domains) + m]}
         short[i] = float(machines - len(down | broken) < needed)
         if not broken:
             start[i] = np.prod(
-                [d.level.dark if off else 1 - d.level.dark
-                 for d, off in zip(domains, state, strict=False)]
+                [d.level.dark if is_dark else 1 - d.level.dark
+                 for d, is_dark in zip(domains, state, strict=False)]
             )  # fmt: skip
     # the integral of exp(Q s) short over the year, by one exponential of a larger matrix
     larger = np.zeros((len(states) + 1, len(states) + 1))
@@ -97,18 +97,21 @@ def _out_of(
     state: tuple[bool, ...], domains: Sequence[Domain], machines: int, rates: FailureRates,
     scheme: str,
 ) -> Iterator[tuple[int, float]]:  # fmt: skip
-    """The next changes, and their rates a year."""
-    for index, one in enumerate(domains):
-        yield index, YEAR_S / one.level.repair_s if state[index] else one.level.failures_per_year
+    """Yield each component that may change next, and its rate a year."""
+    for index, domain in enumerate(domains):
+        yield (
+            index,
+            YEAR_S / domain.level.repair_s if state[index] else domain.level.failures_per_year,
+        )
     broken = [m for m in range(machines) if state[len(domains) + m]]
-    back = 0.0
+    return_rate = 0.0
     if scheme == "cloud":
-        back = YEAR_S / rates.failover_s
+        return_rate = YEAR_S / rates.failover_s
     elif rates.repair_s is not None:
-        back = YEAR_S / rates.repair_s * min(len(broken), rates.repair_crew)
+        return_rate = YEAR_S / rates.repair_s * min(len(broken), rates.repair_crew)
     for m in range(machines):
         down = m in broken
-        yield len(domains) + m, back / len(broken) if down else rates.crash_per_year
+        yield len(domains) + m, return_rate / len(broken) if down else rates.crash_per_year
 
 
 @dataclass
@@ -134,29 +137,29 @@ class Fleet:
         return {m for m in self.active | self.spare if m not in down}
 
     def events(self) -> list[tuple[float, str, int]]:
-        """(rate a year, what, of which) of all that may happen next."""
+        """List the possible next events: rate a year, kind, index of machine or domain."""
         lit, per_s = self.lit(), YEAR_S
         serving = self.active & lit
-        found = [(self.rates.crash_per_year, "crash", m) for m in sorted(serving)]
-        for i, one in enumerate(self.domains):
-            rate = per_s / one.level.repair_s if self.dark[i] else one.level.failures_per_year
-            found.append((rate, "domain", i))
+        events = [(self.rates.crash_per_year, "crash", m) for m in sorted(serving)]
+        for i, domain in enumerate(self.domains):
+            rate = per_s / domain.level.repair_s if self.dark[i] else domain.level.failures_per_year
+            events.append((rate, "domain", i))
         standing_by = (self.spare & lit) - self.active
         if standing_by:
             empty = self.needed - len(self.active)
             if empty > 0:
-                found.append((per_s / self.rates.failover_s, "start", min(standing_by)))
-            for i, one in enumerate(self.domains):
-                here = self.active & one.machines
-                if self.dark[i] and here:
-                    found.append((per_s / self.rates.failover_s, "move", i))
+                events.append((per_s / self.rates.failover_s, "start", min(standing_by)))
+            for i, domain in enumerate(self.domains):
+                dark_active = self.active & domain.machines
+                if self.dark[i] and dark_active:
+                    events.append((per_s / self.rates.failover_s, "move", i))
         if self.broken and self.rates.repair_s is not None:
             crew = min(len(self.broken), self.rates.repair_crew)
-            found.append((crew * per_s / self.rates.repair_s, "repair", 0))
-        return found
+            events.append((crew * per_s / self.rates.repair_s, "repair", 0))
+        return events
 
     def apply(self, what: str, which: int) -> None:
-        """Let it happen."""
+        """Change the state by one event: its kind, and its machine or domain."""
         if what == "crash":
             self.active.discard(which)
             self.broken.append(which)
@@ -178,12 +181,12 @@ def simulated_pool(
     needed: int, pool: int, rates: FailureRates, levels: Sequence[Level], placement: Placement,
     rng: random.Random, years: int,
 ) -> list[float]:  # fmt: skip
-    """The share of each year, from all machines whole, in which fewer than `needed` serve."""
+    """Simulate years that start with all machines up; return the share without `needed` of them."""
     domains, shares = domains_of(levels, placement), []
     machines = list(range(needed + pool))
     for _ in range(years):
         rng.shuffle(machines)  # which of them are active is nobody's choice
-        dark = [rng.random() < one.level.dark for one in domains]
+        dark = [rng.random() < domain.level.dark for domain in domains]
         fleet = Fleet(needed, rates, domains, set(machines[:needed]), set(machines[needed:]))
         fleet.dark = dark
         now, short = 0.0, 0.0
@@ -210,12 +213,12 @@ def spread_unavailability(
     mechanism: str,
     scheme: str,
 ) -> float:
-    """Share of the year without `needed` machines up in domains that are up, of one placement: as
-    `solve.spread` has it of all at once."""
+    """Return the share of the year without `needed` machines up in lit domains, for one placement;
+    `solve.spread` computes it for all placements at once."""
     short = short_by_lit(needed, extra, rates, mechanism=mechanism, scheme=scheme)
-    found = float(lit_law(levels, placement) @ short)
+    unavailability = float(lit_law(levels, placement) @ short)
     if stands_in(mechanism, scheme):
         for depth, level in enumerate(levels):
             shares = moving_by_size(needed, needed + extra, rates, level)
-            found += float(shares[sizes_at(placement, depth)].sum())
-    return min(1.0, max(found, U_FLOOR))
+            unavailability += float(shares[sizes_at(placement, depth)].sum())
+    return min(1.0, max(unavailability, U_FLOOR))

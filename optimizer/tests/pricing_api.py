@@ -44,18 +44,18 @@ class PricingApi:
         if self.refusals:
             return 400, {"__type": self.refusals.pop(0), "message": "as the test wants it"}
         filters = {f["Field"]: f["Value"] for f in body["Filters"]}
-        found = self.products.get(filters["regionCode"], [])
+        products = self.products.get(filters["regionCode"], [])
         start = int(body.get("NextToken", "0"))
         end = start + self.page
-        more = {"NextToken": str(end)} if end < len(found) else {}
-        return 200, {"FormatVersion": "aws_v1", "PriceList": found[start:end], **more}
+        next_token = {"NextToken": str(end)} if end < len(products) else {}
+        return 200, {"FormatVersion": "aws_v1", "PriceList": products[start:end], **next_token}
 
 
 def serving(api: PricingApi) -> AbstractContextManager[str]:
     """The URL at which `api` answers."""
 
-    def answer(asked: BaseHTTPRequestHandler, body: bytes) -> Answer:
-        status, found = api.answer(asked.headers["X-Amz-Target"], json.loads(body))
-        return status, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(found).encode()
+    def answer(request: BaseHTTPRequestHandler, body: bytes) -> Answer:
+        status, content = api.answer(request.headers["X-Amz-Target"], json.loads(body))
+        return status, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(content).encode()
 
     return answering(answer)

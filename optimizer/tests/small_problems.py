@@ -14,23 +14,23 @@ from optimizer.plan.solve.problem import Path, Problem, violations
 from optimizer.prices import Instance
 
 
-def option(tier: int, upstream: int, replicas: int, needed: int, vcpus: int, **rest: Any) -> Option:
+def option(tier: int, upstream: int, replicas: int, needed: int, vcpus: int, **keys: Any) -> Option:
     """An option of tier `tier` whose cost, unavailability, utilisation and collision are given."""
-    usd = rest.get("usd", 10.0 * needed * vcpus)
+    usd = keys.get("usd", 10.0 * needed * vcpus)
     return Option(tier=f"t{tier}", upstream=upstream, replicas=replicas,
                   instance=Instance(f"i{vcpus}", vcpus, 8.0, usd / 730 / needed), needed=needed,
-                  mechanism=rest.get("mechanism", "ara"), extra=rest.get("extra", 0),
-                  usd_per_month=usd, unavailability=rest.get("u", 1e-4),
-                  utilisation=rest.get("used", 0.5), collision=rest.get("met", 0.0))  # fmt: skip
+                  mechanism=keys.get("mechanism", "ara"), extra=keys.get("extra", 0),
+                  usd_per_month=usd, unavailability=keys.get("u", 1e-4),
+                  utilisation=keys.get("used", 0.5), collision=keys.get("met", 0.0))  # fmt: skip
 
 
 def latency(path: Path) -> dict[int, float]:
-    """Any law will do that falls with nodes and vCPUs and depends on the replicas."""
+    """Return made-up percentiles that fall with nodes and vCPUs and depend on the replicas."""
     value = 0.0
-    for one in path:
-        load = one.upstream * one.replicas / (one.needed * one.instance.vcpus)
-        value += 100.0 * (1 + load) / (one.instance.vcpus * one.replicas**0.5)
-        value += 40.0 / one.needed
+    for choice in path:
+        load = choice.upstream * choice.replicas / (choice.needed * choice.instance.vcpus)
+        value += 100.0 * (1 + load) / (choice.instance.vcpus * choice.replicas**0.5)
+        value += 40.0 / choice.needed
     return {95: value, 99: 1.2 * value + 90.0 / path[-1].needed}
 
 
@@ -67,17 +67,17 @@ def small_problems(draw: st.DrawFn) -> Problem:
 
 def all_plans(problem: Problem) -> list[tuple[float, Path]]:
     """Cost and path of every plan that keeps every limit, the cheapest first."""
-    found = []
+    plans = []
     for path in itertools.product(*problem.options):
         level = 1
-        for one in path:
-            if one.upstream != level:
+        for choice in path:
+            if choice.upstream != level:
                 break
-            level *= one.replicas
+            level *= choice.replicas
         else:
             if not violations(problem, path):
-                found.append((math.fsum(o.usd_per_month for o in path), path))
-    return sorted(found, key=lambda plan: plan[0])
+                plans.append((math.fsum(o.usd_per_month for o in path), path))
+    return sorted(plans, key=lambda plan: plan[0])
 
 
 def true_front(problem: Problem, axis: Axis) -> list[tuple[float, float]]:
@@ -86,10 +86,10 @@ def true_front(problem: Problem, axis: Axis) -> list[tuple[float, float]]:
     Availabilities that a `Curve` does not tell apart (1e-11) are one point.
     """
     same = 1e-11 if axis.is_availability else 0.0
-    free = axis.imposed(problem, math.inf)
-    points = sorted((usd, axis.reached(free, path)) for usd, path in all_plans(free))
-    kept: list[tuple[float, float]] = []
+    unlimited = axis.impose(problem, math.inf)
+    points = sorted((usd, axis.reached(unlimited, path)) for usd, path in all_plans(unlimited))
+    front: list[tuple[float, float]] = []
     for usd, x in points:
-        if not kept or x < kept[-1][0] * (1 - 1e-8) - same:
-            kept.append((x, usd))
-    return kept
+        if not front or x < front[-1][0] * (1 - 1e-8) - same:
+            front.append((x, usd))
+    return front

@@ -71,14 +71,14 @@ class _Server:
 
 
 def write_run(folder: Path, truth: Truth) -> Path:
-    """Write the whole folder; returns it."""
+    """Write all files of the run into the folder; return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(truth.seed)
     sequence = ("baseline", "replicated", "replicated", "baseline")
     end_s = len(sequence) * (truth.block_s + 10.0) + 10.0
     runs = {m: _runs(rng, truth, end_s) for m in (*WEB, *DB)}
     servers = {m: _Server() for m in (*WEB, *DB)}
-    held: dict[str, list[tuple[float, float]]] = {"web": [], "db": []}
+    holds: dict[str, list[tuple[float, float]]] = {"web": [], "db": []}
     received: dict[str, list[float]] = {"web": [], "db": []}
     accepted: list[float] = []
     rows: list[dict[str, Any]] = []
@@ -88,20 +88,22 @@ def write_run(folder: Path, truth: Truth) -> Path:
         spans.append((start_s - 2.0, arm))
         count = rng.poisson(truth.pages_per_s * truth.block_s)
         arrivals = np.sort(rng.uniform(start_s, start_s + truth.block_s, count))
-        r = {tier: own["replicas"] for tier, own in ARMS[arm].items()}
-        for index, at in enumerate(arrivals):
-            latency_s = _page(rng, truth, float(at), r, runs, servers, held, received, accepted)
+        r = {tier: settings["replicas"] for tier, settings in ARMS[arm].items()}
+        for index, arrival_s in enumerate(arrivals):
+            latency_s = _page(
+                rng, truth, float(arrival_s), r, runs, servers, holds, received, accepted
+            )
             rows.append(
                 {"arm": arm, "repeat": block, "pair": block // 2,
-                 "phase": "measure" if at > start_s + 5.0 else "warm-up", "index": index,
-                 "user": "wiki-reader", "name": "Page", "intended_s": float(at),
-                 "sent_s": float(at), "done_s": float(at) + latency_s,
+                 "phase": "measure" if arrival_s > start_s + 5.0 else "warm-up", "index": index,
+                 "user": "wiki-reader", "name": "Page", "intended_s": float(arrival_s),
+                 "sent_s": float(arrival_s), "done_s": float(arrival_s) + latency_s,
                  "latency_ms": 1000 * latency_s, "lag_ms": 0.0, "outcome": "ok", "status": 200,
                  "bytes": 1000}
             )  # fmt: skip
     polls = np.arange(0.0, end_s, 1.0)
     pl.DataFrame(rows).write_parquet(folder / "requests.parquet")
-    _arbiters(polls, spans, servers, held, received, accepted).write_parquet(
+    _arbiters(polls, spans, servers, holds, received, accepted).write_parquet(
         folder / "arbiters.parquet"
     )
     _hosts(polls, servers, runs, truth).write_parquet(folder / "hosts.parquet")
@@ -112,7 +114,7 @@ def write_run(folder: Path, truth: Truth) -> Path:
 
 def machines(instance_type: str | None = None) -> list[dict[str, Any]]:
     """The inventory's machines, arbiters and telemetry included."""
-    found: list[dict[str, Any]] = [
+    inventory: list[dict[str, Any]] = [
         {"name": name, "tier": tier, "role": TIERS[tier]["role"], "standby": False,
          "instance_type": instance_type, "address": "198.18.9.9"}
         for tier, names in (("web", WEB), ("db", DB))
@@ -122,9 +124,9 @@ def machines(instance_type: str | None = None) -> list[dict[str, Any]]:
         (("arbiter-db", "db", "arbiter"), ("arbiter-web", "web", "arbiter"),
          ("influxdb-1", None, "influxdb"))
     ):  # fmt: skip
-        found.append({"name": name, "tier": tier, "role": role, "standby": False,
-                      "instance_type": None, "address": f"198.18.0.1{k}"})  # fmt: skip
-    return found
+        inventory.append({"name": name, "tier": tier, "role": role, "standby": False,
+                          "instance_type": None, "address": f"198.18.0.1{k}"})  # fmt: skip
+    return inventory
 
 
 def tiers(cpus: float, instance_type: str = "t3.small") -> dict[str, dict[str, Any]]:
@@ -138,11 +140,11 @@ def tiers(cpus: float, instance_type: str = "t3.small") -> dict[str, dict[str, A
 
 def arms() -> dict[str, dict[str, Any]]:
     """The arms, as a spec has them."""
-    return {name: {"settings": own} for name, own in ARMS.items()}
+    return {name: {"settings": settings} for name, settings in ARMS.items()}
 
 
 def manifest(truth: Truth) -> dict[str, Any]:
-    """As the runner writes it, as far as the planner reads it."""
+    """Return the keys of a manifest that the planner reads, as the runner writes them."""
     roles = {
         "mediawiki": {"state": "none"},
         "mariadb": {"state": "none", "fit": {"token_hold": "connection"}},
@@ -158,30 +160,30 @@ def manifest(truth: Truth) -> dict[str, Any]:
 
 
 def _runs(rng: np.random.Generator, truth: Truth, end_s: float) -> list[tuple[float, float]]:
-    found, at = [], float(rng.exponential(truth.gap_s))
-    while at < end_s and truth.run_s > 0:
+    runs, now_s = [], float(rng.exponential(truth.gap_s))
+    while now_s < end_s and truth.run_s > 0:
         length = float(rng.exponential(truth.run_s))
-        found.append((at, at + length))
-        at += length + float(rng.exponential(truth.gap_s))
-    return found
+        runs.append((now_s, now_s + length))
+        now_s += length + float(rng.exponential(truth.gap_s))
+    return runs
 
 
-def _speed(truth: Truth, runs: list[tuple[float, float]], at: float) -> float:
-    return truth.gamma if any(a <= at < b for a, b in runs) else 1.0
+def _speed(truth: Truth, runs: list[tuple[float, float]], time_s: float) -> float:
+    return truth.gamma if any(a <= time_s < b for a, b in runs) else 1.0
 
 
 def _page(
-    rng: np.random.Generator, truth: Truth, at: float, r: dict[str, int],
+    rng: np.random.Generator, truth: Truth, arrival_s: float, r: dict[str, int],
     runs: dict[str, list[tuple[float, float]]], servers: dict[str, _Server],
-    held: dict[str, list[tuple[float, float]]], received: dict[str, list[float]],
+    holds: dict[str, list[tuple[float, float]]], received: dict[str, list[float]],
     accepted: list[float],
 ) -> float:  # fmt: skip
-    """One page: copies on distinct web servers, each with its own connection to the database."""
-    received["web"].append(at)
+    """Serve one page: copies on distinct web servers, each with its own database connection."""
+    received["web"].append(arrival_s)
     latencies = []
     for web in rng.choice(WEB, size=r["web"], replace=False):
         work_s = float(rng.exponential(truth.web_s))
-        now = at + work_s / _speed(truth, runs[web], at)
+        now = arrival_s + work_s / _speed(truth, runs[web], arrival_s)
         opened = now
         accepted.append(opened)
         backends = rng.choice(DB, size=r["db"], replace=False)
@@ -196,18 +198,18 @@ def _page(
                 servers[db].work.append((now, query_s))
                 stays.append(stay_s)
             now += min(stays)
-        held["db"] += [(opened, now)] * r["db"]
-        held["web"].append((at, now))
-        servers[web].began.append(at)
-        servers[web].done.append((now, now - at))
-        servers[web].work.append((at, work_s))
-        latencies.append(now - at)
+        holds["db"] += [(opened, now)] * r["db"]
+        holds["web"].append((arrival_s, now))
+        servers[web].began.append(arrival_s)
+        servers[web].done.append((now, now - arrival_s))
+        servers[web].work.append((arrival_s, work_s))
+        latencies.append(now - arrival_s)
     return min(latencies)
 
 
 def _arbiters(
     polls: Any, spans: list[tuple[float, str]], servers: dict[str, _Server],
-    held: dict[str, list[tuple[float, float]]], received: dict[str, list[float]],
+    holds: dict[str, list[tuple[float, float]]], received: dict[str, list[float]],
     accepted: list[float],
 ) -> pl.DataFrame:  # fmt: skip
     which = np.searchsorted([s for s, _ in spans], polls, side="right") - 1
@@ -215,18 +217,19 @@ def _arbiters(
     frames = []
     for tier, names in (("web", WEB), ("db", DB)):
         client = accepted if tier == "db" else [0.0] * 20
-        taken = np.sort([a for a, _ in held[tier]])
-        freed = np.sort([b for _, b in held[tier]])
+        taken = np.sort([a for a, _ in holds[tier]])
+        freed = np.sort([b for _, b in holds[tier]])
         in_use = np.searchsorted(taken, polls, "right") - np.searchsorted(freed, polls, "right")
         for name in names:
-            done = sorted(servers[name].done)
-            when = [t for t, _ in done]
-            latency = np.concatenate(([0.0], np.cumsum([s for _, s in done])))
+            ends = sorted(servers[name].done)
+            when = [t for t, _ in ends]
+            latency = np.concatenate(([0.0], np.cumsum([s for _, s in ends])))
             count = np.searchsorted(when, polls, side="right")
-            last = np.array([0.0, *(s for _, s in done)])[count]
+            last = np.array([0.0, *(s for _, s in ends)])[count]
             frames.append(
                 pl.DataFrame(
                     {"time_s": polls, "tier": [tier] * len(polls),
+                     "protocol": ["http" if tier == "web" else "mysql"] * len(polls),
                      "policy": [ARMS[a][tier]["policy"] for a in arms],
                      "replicas": [ARMS[a][tier]["replicas"] for a in arms],
                      "server": [name] * len(polls),
@@ -235,7 +238,7 @@ def _arbiters(
                      "latency_us_sum": (latency[count] * 1e6).astype(np.int64),
                      "latency_count": count,
                      "received": np.searchsorted(np.sort(received[tier]), polls, "right"),
-                     "tokens_in_use": in_use,
+                     "reads": 0, "reads_of_one": 0, "writes": 0, "tokens_in_use": in_use,
                      "client_accepted": np.searchsorted(np.sort(client), polls, "right")}
                 )
             )  # fmt: skip
@@ -252,16 +255,16 @@ def _hosts(
         cap = 4.0
         work = sorted(server.work)
         when = [t for t, _ in work]
-        total = np.concatenate(([0.0], np.cumsum([w for _, w in work])))
-        used = total[np.searchsorted(when, polls, side="right")]
-        cores = np.diff(used, prepend=0.0) + truth.idle_cores
+        work_s = np.concatenate(([0.0], np.cumsum([w for _, w in work])))
+        used_s = work_s[np.searchsorted(when, polls, side="right")]
+        cores = np.diff(used_s, prepend=0.0) + truth.idle_cores
         hogged = [any(a < t and b > t - 1.0 for a, b in runs[name]) for t in polls]
         cores = np.where(hogged, np.maximum(cores, cap), cores)
         frames.append(
             pl.DataFrame(
                 {"time_s": polls, "machine": [name] * len(polls),
                  "tier": [name.split("-")[0]] * len(polls), "cpu_cores": cores,
-                 "cpu_percent": 100 * cores / cap}
+                 "cpu_percent": 100 * cores / cap, "net_rx_mbps": 0.0, "net_tx_mbps": 0.0}
             )
         )  # fmt: skip
     return pl.concat(frames)
@@ -271,10 +274,10 @@ def _events(path: Path, runs: dict[str, list[tuple[float, float]]]) -> None:
     lines = [{"what": "arm", "kind": "baseline", "machine": "", "time_s": 0.0, "action": "start"}]
     for machine, spans in runs.items():
         for number, (start_s, end_s) in enumerate(spans):
-            same = {"what": "interference", "kind": "interference.cpu", "machine": machine,
-                    "id": f"{machine}-{number}"}  # fmt: skip
-            lines.append({**same, "time_s": start_s, "action": "inject"})
-            lines.append({**same, "time_s": end_s, "action": "revert"})
+            event = {"what": "interference", "kind": "interference.cpu", "machine": machine,
+                     "id": f"{machine}-{number}"}  # fmt: skip
+            lines.append({**event, "time_s": start_s, "action": "inject"})
+            lines.append({**event, "time_s": end_s, "action": "revert"})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
@@ -317,14 +320,14 @@ def plan_instance(
 
 
 def _machines(rng: np.random.Generator, types: int) -> tuple[Instance, ...]:
-    """Five families: balanced, much processor, much memory, burstable, older."""
+    """Draw machines of five families: balanced, much processor, much memory, burstable, older."""
     families = (("g", 4.0, 1.0), ("c", 2.0, 0.88), ("m", 8.0, 1.3), ("b", 4.0, 0.7),
                 ("o", 4.0, 1.1))  # fmt: skip
-    found = []
+    instances = []
     for number in range(types):
         name, memory, price = families[number % len(families)]
         vcpus = 2 ** (number // len(families))
         usd = 0.045 * vcpus * price * float(rng.uniform(0.97, 1.03))
         share = 0.3 if name == "b" else 1.0
-        found.append(Instance(f"{name}{vcpus}", vcpus, memory * vcpus, usd, share))
-    return tuple(sorted(found, key=lambda one: (one.usd_per_hour, one.name)))
+        instances.append(Instance(f"{name}{vcpus}", vcpus, memory * vcpus, usd, share))
+    return tuple(sorted(instances, key=lambda instance: (instance.usd_per_hour, instance.name)))

@@ -1,7 +1,7 @@
 """Certainty of an availability and a size, when the rates come from a few observations.
 
-Read `posterior.py` first (what few observations say), then `rates.py` (the [rates] table), then
-`interval.py` and `sizing.py` (what follows for availability and sizes).
+Read `posterior.py` first (a number after few observations), then `rates.py` (the [rates] table),
+then `interval.py` and `sizing.py` (the results for availability and sizes).
 """
 
 from optimizer.uncertainty.interval import AvailabilityInterval, availability_interval

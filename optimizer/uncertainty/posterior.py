@@ -2,12 +2,11 @@ r"""Posterior of a rate or a mean time after a few observations.
 
 Crashes: a node crashes as a Poisson process, so k crashes in t node-years and a prior
 Gamma(a0, b0) give the posterior Gamma(a0 + k, b0 + t), mean (a0 + k) / (b0 + t) [1/year].
-The default prior is Jeffreys' Gamma(1/2, 0): it states no rate of its own, and has the frequentist
-coverage that it claims also for few crashes. A prior of mean m that weighs as much as w node-years
-is Gamma(m w, w).
+The default prior is Jeffreys' Gamma(1/2, 0): it states no rate of its own, and its frequentist
+coverage is as claimed even for few crashes. A prior of mean m with the weight of w node-years is
+Gamma(m w, w).
 
-Fail-over and repair: what the models need is the mean mu of an exponential time. From n samples
-with sum S:
+Fail-over and repair: the models need the mean mu of an exponential time. From n samples with sum S:
 
     n < 30    exponential:          mu ~ S / Gamma(n, 1), the posterior under the prior 1 / mu
     n >= 30   Bayesian bootstrap:   mu ~ sum_i w_i x_i,  w ~ Dirichlet(1, ..., 1)
@@ -16,9 +15,9 @@ Measured coverage of the one-sided 95 % bound, 1,500 synthetic sets each. Expone
 94 to 97 % for exponential times, 99.9 % and far too wide for steadier ones (standard deviation
 half the mean), 97 to 99 % for log-normal ones as spread as an exponential, but 81 to 88 % for
 log-normal ones with a standard deviation of twice the mean. Bootstrap: 54 to 78 % at n = 3 and
-85 to 93 % at n = 12, which is why it is not used there; 88 to 94 % at n = 30 to 100 with an
-interval half as wide for the steadier ones, 81 to 86 % for the last kind. So: trust neither for
-times of which few are very long; measure more of them.
+85 to 93 % at n = 12, which is why it is not used there. At n = 30 to 100: 88 to 94 %, with an
+interval half as wide for the steadier times, and 81 to 86 % for the last kind. So trust neither
+method if a few of the times are very long, and measure more of them.
 Sources: Gelman et al. 2013, Bayesian Data Analysis, sections 2.6, 2.8; Rubin 1981 (bootstrap).
 """
 
@@ -32,9 +31,9 @@ from typing import Protocol
 import numpy as np
 
 from core.arrays import Floats
-from core.errors import InputError, require_count, require_positive
+from core.errors import InputError, require_count, require_positive, require_time
 
-SAMPLES_LEAST = 3  # the posterior of an exponential's mean has a variance from here on
+SAMPLES_LEAST = 3  # least samples for which the posterior of an exponential's mean has a variance
 BOOTSTRAP_LEAST = 30
 _RATE_FLOOR_PER_YEAR = 1e-12  # models want a rate above 0; this one is 1e-12 of unavailability
 
@@ -45,7 +44,7 @@ class Posterior(Protocol):
     def mean(self) -> float: ...
 
     def quantile(self, p: float) -> float:
-        """Return the value that the number is below with probability p in (0, 1)."""
+        """Return the value for which the number is below it with probability p in (0, 1)."""
         ...
 
     def sample(self, rng: np.random.Generator, n: int) -> Floats: ...
@@ -64,7 +63,7 @@ class RatePosterior:
     def quantile(self, p: float) -> float:
         from scipy.special import gammaincinv
 
-        value = float(gammaincinv(self.shape, _probability(p))) / self.years
+        value = float(gammaincinv(self.shape, _require_probability(p))) / self.years
         return max(value, _RATE_FLOOR_PER_YEAR)
 
     def sample(self, rng: np.random.Generator, n: int) -> Floats:
@@ -73,7 +72,7 @@ class RatePosterior:
 
 @dataclass(frozen=True)
 class ExponentialMean:
-    """Mean of exponential times [s] of which `count` >= 3 sum up to `total_s`."""
+    """Mean of exponential times [s]: `count` >= 3 samples have the sum `total_s`."""
 
     count: int
     total_s: float
@@ -84,7 +83,7 @@ class ExponentialMean:
     def quantile(self, p: float) -> float:
         from scipy.special import gammainccinv
 
-        return self.total_s / float(gammainccinv(self.count, _probability(p)))
+        return self.total_s / float(gammainccinv(self.count, _require_probability(p)))
 
     def sample(self, rng: np.random.Generator, n: int) -> Floats:
         return self.total_s / rng.gamma(self.count, 1.0, n)
@@ -109,11 +108,11 @@ class BootstrapMean:
         from scipy.optimize import brentq
 
         least, most = min(self.samples_s), max(self.samples_s)
-        wanted = _probability(p)
-        if least == most or wanted <= self.below(least) or wanted >= self.below(most):
-            return most if wanted > 0.5 else least
-        found = brentq(lambda t: self.below(t) - wanted, least, most, rtol=1e-10)
-        return float(found)
+        probability = _require_probability(p)
+        if least == most or probability <= self.below(least) or probability >= self.below(most):
+            return most if probability > 0.5 else least
+        root = brentq(lambda t: self.below(t) - probability, least, most, rtol=1e-10)
+        return float(root)
 
     def below(self, t: float) -> float:
         """P(mean <= t), for t [s]."""
@@ -151,7 +150,9 @@ def rate_posterior(
     time, or neither count nor prior about events.
     """
     require_count("count", count)
-    exposure = _not_negative("node_years", years) + _not_negative("prior_node_years", prior_years)
+    exposure = _require_not_negative("node_years", years) + _require_not_negative(
+        "prior_node_years", prior_years
+    )
     if exposure == 0.0:
         raise InputError(
             "node_years",
@@ -159,16 +160,16 @@ def rate_posterior(
             got="neither",
             hint="A rate needs some time of observation.",
         )
-    shape = count + _not_negative("prior_count", prior_count)
+    shape = count + _require_not_negative("prior_count", prior_count)
     return RatePosterior(require_positive("prior_count + count", shape), exposure)
 
 
 def time_posterior(samples_s: Sequence[float]) -> ExponentialMean | BootstrapMean:
-    """Return the posterior of a mean of measured times [s]: the top of the module has the two ways.
+    """Return the posterior of a mean of measured times [s], by one of the module's two methods.
 
     Raises: InputError for fewer than three samples, and for one that is not above 0.
     """
-    times = [require_positive(f"samples[{i}]", value) for i, value in enumerate(samples_s)]
+    times = [require_time(f"samples[{i}]", value) for i, value in enumerate(samples_s)]
     if len(times) < SAMPLES_LEAST:
         raise InputError(
             "samples",
@@ -181,12 +182,12 @@ def time_posterior(samples_s: Sequence[float]) -> ExponentialMean | BootstrapMea
     return BootstrapMean(tuple(times))
 
 
-def _probability(p: float) -> float:
+def _require_probability(p: float) -> float:
     if not 0.0 < p < 1.0:
         raise InputError("probability", expected="a number in (0, 1)", got=repr(p))
     return p
 
 
-def _not_negative(place: str, value: float) -> float:
+def _require_not_negative(place: str, value: float) -> float:
     zero = value == 0 and not isinstance(value, bool)
     return 0.0 if zero else require_positive(place, value)

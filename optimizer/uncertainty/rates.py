@@ -1,15 +1,16 @@
-r"""Failure rates of which some are known only from few observations.
+r"""Failure rates, some of which are known only from few observations.
 
-A [rates] table has a number where a figure is taken as certain, and a table where it was observed:
+A [rates] table has a number for a figure that is certain, and a table for one that was observed:
 
     crash_per_year = { count = 3, node_years = 2.1 }        # or 1.0; a prior: prior_count = 0.5,
     failover_s = { samples = [12.1, 14.0, 15.2] }           #   prior_node_years = 0
     repair_s = 3600
     standby_fraction = 0.1                                  # any other field of FailureRates
 
-The uncertain figures are taken as independent of each other. Each makes things worse the larger it
-is: that holds for all models of `optimizer.availability` without limping nodes. With them it need
-not hold, because a crash and a replacement end a limp, so nothing here relies on it then.
+The uncertain figures are taken as independent of each other. A larger figure makes availability
+worse: this holds for all models of `optimizer.availability` without limping nodes. With limping
+nodes it need not hold, because a crash and a replacement end a limp; this module then does not
+rely on it.
 """
 
 from __future__ import annotations
@@ -53,12 +54,12 @@ class UncertainRates:
         allowed = {f.name for f in fields(FailureRates)} - set(UNCERTAIN)
         for name in self.others:
             if name not in allowed:
-                raise _unknown(name, (*UNCERTAIN, *sorted(allowed)))
+                raise _unknown_key_error(name, (*UNCERTAIN, *sorted(allowed)))
         self.mean()  # FailureRates refuses what it cannot be
 
     @property
     def uncertain(self) -> dict[str, Posterior]:
-        """The figures that are not certain, by name."""
+        """The uncertain figures by name."""
         values = {name: getattr(self, name) for name in UNCERTAIN}
         return {n: v for n, v in values.items() if isinstance(v, _KINDS)}
 
@@ -72,23 +73,26 @@ class UncertainRates:
         certain = {n: getattr(self, n) for n in UNCERTAIN if n not in self.uncertain}
         return FailureRates(**{**certain, **self.others, **values})
 
-    def settled(self, *names: str) -> UncertainRates:
+    def with_means(self, *names: str) -> UncertainRates:
         """Return the rates with `names` at their means, for figures that a model does not use."""
         known: dict[str, Any] = {n: p.mean() for n, p in self.uncertain.items() if n in names}
         return replace(self, **known)
 
     def mean(self) -> FailureRates:
-        """Return all figures at their posterior means. (The availability there is not the mean
-        one.)
+        """Return all figures at their posterior means.
+
+        (The availability at these rates is not the mean availability.)
         """
-        return self.with_values({name: known.mean() for name, known in self.uncertain.items()})
+        return self.with_values(
+            {name: posterior.mean() for name, posterior in self.uncertain.items()}
+        )
 
     def at(self, confidence: float) -> FailureRates:
-        r"""Rates that are all at least as bad as the true ones with probability `confidence`.
+        r"""Return rates that are all at least as bad as the true ones, with `confidence`.
 
-        Each of k uncertain figures at its quantile confidence^(1/k): independent as they are, all
-        true values lie below with probability `confidence`, and there no model without limping has
-        a lower availability: P(A >= A(corner)) >= confidence, with equality for k = 1.
+        Each of k uncertain figures is at its quantile confidence^(1/k). They are independent, so
+        all true values lie below with probability `confidence`. Then no model without limping has a
+        lower availability: P(A >= A(corner)) >= confidence, with equality for k = 1.
         """
         require_share("confidence", confidence, one=False)
         return self.at_level(confidence ** (1.0 / max(1, len(self.uncertain))))
@@ -96,27 +100,32 @@ class UncertainRates:
     def at_level(self, level: float) -> FailureRates:
         """Return each uncertain figure at this quantile."""
         known = self.uncertain
-        return self.with_values({name: one.quantile(level) for name, one in known.items()})
+        return self.with_values(
+            {name: posterior.quantile(level) for name, posterior in known.items()}
+        )
 
     def sample(self, rng: np.random.Generator, n: int) -> list[FailureRates]:
-        """`n` draws of all uncertain figures together."""
-        draws = {name: known.sample(rng, n) for name, known in self.uncertain.items()}
+        """Return `n` draws of all uncertain figures together."""
+        draws = {name: posterior.sample(rng, n) for name, posterior in self.uncertain.items()}
         return [self.with_values({k: float(v[i]) for k, v in draws.items()}) for i in range(n)]
 
 
 def rates_from(table: Mapping[str, Any], place: str = "rates") -> UncertainRates:
-    """Return the rates in a [rates] table (see the top of the module); `place` is its name in
-    refusals.
+    """Return the rates in a [rates] table (see the top of the module).
+
+    Errors name the table by `place`.
 
     Raises: InputError with the key's name for an unknown key, and for a value that cannot be.
     """
     allowed = [f.name for f in fields(FailureRates)]
     for name in table:
         if name not in allowed:
-            raise _unknown(f"{place}.{name}", allowed)
+            raise _unknown_key_error(f"{place}.{name}", allowed)
     try:
-        read = {name: _read(name, table[name]) for name in UNCERTAIN if name in table}
-        return UncertainRates(**read, others={n: v for n, v in table.items() if n not in UNCERTAIN})
+        figures = {name: _read(name, table[name]) for name in UNCERTAIN if name in table}
+        return UncertainRates(
+            **figures, others={n: v for n, v in table.items() if n not in UNCERTAIN}
+        )
     except InputError as error:
         raise InputError(
             f"{place}.{error.place}", expected=error.expected, got=error.got, hint=error.hint
@@ -127,17 +136,17 @@ def _read(name: str, value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value  # FailureRates checks it
     try:
-        return _observed_rate(value) if name == "crash_per_year" else _measured_time(value)
+        return _read_rate(value) if name == "crash_per_year" else _read_time(value)
     except InputError as error:
         raise InputError(
             f"{name}.{error.place}", expected=error.expected, got=error.got, hint=error.hint
         ) from error
 
 
-def _observed_rate(table: Mapping[str, Any]) -> RatePosterior:
+def _read_rate(table: Mapping[str, Any]) -> RatePosterior:
     for key in table:
         if key not in _OBSERVED:
-            raise _unknown(key, _OBSERVED)
+            raise _unknown_key_error(key, _OBSERVED)
     for key in _OBSERVED[:2]:
         if key not in table:
             raise InputError(key, expected="a number", got="nothing")
@@ -149,15 +158,15 @@ def _observed_rate(table: Mapping[str, Any]) -> RatePosterior:
     )
 
 
-def _measured_time(table: Mapping[str, Any]) -> ExponentialMean | BootstrapMean:
+def _read_time(table: Mapping[str, Any]) -> ExponentialMean | BootstrapMean:
     for key in table:
         if key != "samples":
-            raise _unknown(key, ("samples",))
+            raise _unknown_key_error(key, ("samples",))
     samples = table.get("samples")
     if not isinstance(samples, list | tuple):
         raise InputError("samples", expected="a list of times [s]", got=repr(samples))
     return time_posterior(samples)
 
 
-def _unknown(place: str, known: list[str] | tuple[str, ...]) -> InputError:
+def _unknown_key_error(place: str, known: list[str] | tuple[str, ...]) -> InputError:
     return InputError(place, expected=f"one of {', '.join(known)}", got="an unknown key")

@@ -1,10 +1,10 @@
-"""The plan beside the fleet that is there: what changes, what it costs, whether that one does.
+"""The present fleet beside the plan: changes, costs, and the limits that the present fleet breaks.
 
-The present fleet is what plan.toml states (`present` of a tier), else the one that the run measured
-with its first arm's replicas, and then that arm's policy counts, not the plan's. It is looked at as
-a plan is: as many of a tier's machines count as needed as let all limits be kept, which is a
-problem for the solver. Where no way of counting does, the fewest limits are named that break in one
-of three: with as many needed as availability leaves, with the fewest, and with all.
+The present fleet is the one that plan.toml states (`present` of a tier). Otherwise it is the one
+that the run measured, with the replicas and the policy of the run's first arm. It is evaluated like
+a plan: the solver chooses how many of a tier's machines count as needed, so that all limits are
+kept. If no choice keeps all limits, three choices are tried, and the one that breaks the fewest
+limits is reported: as many needed as availability leaves, the fewest, and all.
 """
 
 from __future__ import annotations
@@ -12,37 +12,32 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from core.errors import SparecraftError, UnstableError
 from core.vocabulary import Mechanism
+from optimizer.fit import TierFit
 from optimizer.latency.station import POLICIES
 from optimizer.plan.explain.curve import AVAILABILITY
+from optimizer.plan.inputs.case import Case
+from optimizer.plan.inputs.plan_file import Present
+from optimizer.plan.inputs.request import PlanRequest
 from optimizer.plan.solve.deadline import Deadline
 from optimizer.plan.solve.model import NONE, attempt
 from optimizer.plan.solve.options import Option, TierDemand, usd_when_off
 from optimizer.plan.solve.problem import Path, unavailability_of, violations
+from optimizer.prices import Instance
 from optimizer.replication import collision_probability
 
-if TYPE_CHECKING:
-    from optimizer.fit import TierFit
-    from optimizer.plan.inputs.case import Case
-    from optimizer.plan.inputs.plan_file import Present
-    from optimizer.plan.inputs.request import PlanRequest
-    from optimizer.prices import Instance
-
-_SECONDS = 5.0  # for the ways to count needed machines
+_SECONDS = 5.0  # for the choices of needed machines
 
 
 @dataclass(frozen=True)
 class _CurrentTier:
-    """One tier as it is."""
-
     instance: Instance
     nodes: int
     standby: int
     replicas: int
-    usd_beside: float = 0.0  # a month, of disks and traffic
+    usd_beside: float = 0.0  # a month, for disks and traffic
 
     @property
     def usd_per_month(self) -> float:
@@ -56,184 +51,197 @@ class _CurrentTier:
         return f"{self.nodes}{standby} {self.instance.name}{copies}"
 
 
-def against_present(
-    asked: PlanRequest, planned: Path, deadline: Deadline
+def compare_with_present(
+    request: PlanRequest, planned: Path, deadline: Deadline
 ) -> dict[str, object] | None:
     """Return the present fleet beside the plan, for plan.json; None if it is unknown.
 
     `predicted` and `keeps_all_limits` are None if the fleet could not be evaluated.
     """
-    there = _present(asked)
-    if there is None:
+    present = _present_fleet(request)
+    if present is None:
         return None
-    case = _under_its_policy(asked)
+    case = _with_present_policy(request)
     try:
-        path, broken, is_decided = _judged(case, there, deadline.within(_SECONDS))
-        kept, predicted = not broken if is_decided or not broken else None, _predicted(case, path)
+        path, broken_limits, is_decided = _judge(case, present, deadline.within(_SECONDS))
+        keeps_all, predicted = (
+            not broken_limits if is_decided or not broken_limits else None,
+            _predict(case, path),
+        )
     except SparecraftError:  # too many ways to place its machines, or no time to look at them
-        kept, broken, predicted = None, [], None
-    usd = math.fsum(one.usd_per_month for one in there)
-    new = [_CurrentTier(o.instance, o.nodes, o.standby, o.replicas) for o in planned]
-    new = _with_other_costs(asked.case, new)
-    usd_new = math.fsum(one.usd_per_month for one in new)
+        keeps_all, broken_limits, predicted = None, [], None
+    usd_present = math.fsum(tier.usd_per_month for tier in present)
+    planned_tiers = [_CurrentTier(o.instance, o.nodes, o.standby, o.replicas) for o in planned]
+    planned_tiers = _with_other_costs(request.case, planned_tiers)
+    usd_new = math.fsum(tier.usd_per_month for tier in planned_tiers)
     return {
-        "usd_per_month": round(usd, 2),
-        "usd_more": _more(usd_new, usd),
-        "keeps_all_limits": kept,
-        "breaks": broken,
+        "usd_per_month": round(usd_present, 2),
+        "usd_more": _usd_difference(usd_new, usd_present),
+        "keeps_all_limits": keeps_all,
+        "breaks": broken_limits,
         "policy": case.policy,
         "predicted": predicted,
         "tiers": {
             option.tier: {
                 "present": old.text,
-                "plan": one.text,
-                "changes": old.text != one.text,
-                "usd_more": _more(one.usd_per_month, old.usd_per_month),
+                "plan": new.text,
+                "changes": old.text != new.text,
+                "usd_more": _usd_difference(new.usd_per_month, old.usd_per_month),
             }
-            for option, old, one in zip(planned, there, new, strict=True)
+            for option, old, new in zip(planned, present, planned_tiers, strict=True)
         },
     }
 
 
-def _under_its_policy(asked: PlanRequest) -> Case:
-    """Return the case with the policy of the present fleet, if the law has it."""
-    arms = asked.service.arms
-    stated = any(tier.spec.name in asked.present for tier in asked.service.tiers)
+def _with_present_policy(request: PlanRequest) -> Case:
+    """Return the case with the present fleet's policy, if the law models it."""
+    arms = request.service.arms
+    stated = any(tier.spec.name in request.present for tier in request.service.tiers)
     if stated or not arms or arms[0].policy not in POLICIES:
-        return asked.case
-    return replace(asked.case, policy=arms[0].policy)
+        return request.case
+    return replace(request.case, policy=arms[0].policy)
 
 
-def _more(usd: float, than: float) -> float:
+def _usd_difference(usd: float, than: float) -> float:
     """Return the difference of two displayed amounts, in whole cents; never -0.0."""
     return round(round(usd, 2) - round(than, 2), 2) or 0.0
 
 
-def _present(asked: PlanRequest) -> list[_CurrentTier] | None:
-    found = []
-    for number, tier in enumerate(asked.service.tiers):
-        stated = asked.present.get(tier.spec.name)
-        one = _stated(asked.case, stated) if stated is not None else _measured(asked, tier, number)
-        if one is None:
+def _present_fleet(request: PlanRequest) -> list[_CurrentTier] | None:
+    fleet = []
+    for number, tier in enumerate(request.service.tiers):
+        stated = request.present.get(tier.spec.name)
+        current = (
+            _stated_tier(request.case, stated)
+            if stated is not None
+            else _measured_tier(request, tier, number)
+        )
+        if current is None:
             return None
-        found.append(one)
-    return _with_other_costs(asked.case, found)
+        fleet.append(current)
+    return _with_other_costs(request.case, fleet)
 
 
 def _with_other_costs(case: Case, fleet: Sequence[_CurrentTier]) -> list[_CurrentTier]:
-    """Return the tiers with what their disks and their traffic cost."""
-    found, upstream = [], 1
-    for demand, one in zip(case.tiers, fleet, strict=True):
-        beside = demand.usd_beside(upstream, one.replicas, one.nodes, one.standby)
-        found.append(replace(one, usd_beside=sum(beside)))
-        upstream *= one.replicas
-    return found
+    """Return the tiers with the cost of their disks and traffic."""
+    tiers, upstream = [], 1
+    for demand, tier in zip(case.tiers, fleet, strict=True):
+        other_costs = demand.usd_beside(upstream, tier.replicas, tier.nodes, tier.standby)
+        tiers.append(replace(tier, usd_beside=sum(other_costs)))
+        upstream *= tier.replicas
+    return tiers
 
 
-def _stated(case: Case, present: Present) -> _CurrentTier:
+def _stated_tier(case: Case, present: Present) -> _CurrentTier:
     instance = case.book.instance(case.region, present.instance_type)
     return _CurrentTier(instance, present.nodes, present.standby, present.replicas)
 
 
-def _measured(asked: PlanRequest, tier: TierFit, number: int) -> _CurrentTier | None:
-    """Return its own instance type, else the cheapest with its cores and memory."""
-    spec, case = tier.spec, asked.case
+def _measured_tier(request: PlanRequest, tier: TierFit, number: int) -> _CurrentTier | None:
+    """Return the measured tier, on its instance type or the cheapest that is large enough."""
+    spec, case = tier.spec, request.case
     if not spec.nodes or spec.cpus is None:
         return None
     types = case.book.instances(case.region)
     large = [
-        one for one in types if one.vcpus >= spec.cpus and one.memory_gb * 1024 >= spec.memory_mb
+        instance
+        for instance in types
+        if instance.vcpus >= spec.cpus and instance.memory_gb * 1024 >= spec.memory_mb
     ]
-    fitting = [one for one in types if one.name == spec.instance_type] or large
+    fitting = [instance for instance in types if instance.name == spec.instance_type] or large
     if not fitting:
         return None
-    arms = asked.service.arms
+    arms = request.service.arms
     replicas = arms[0].replicas[number] if arms else 1
-    cheapest = min(fitting, key=lambda one: one.usd_per_month)
+    cheapest = min(fitting, key=lambda instance: instance.usd_per_month)
     return _CurrentTier(cheapest, spec.nodes, spec.standby, replicas)
 
 
-def _judged(
-    case: Case, there: Sequence[_CurrentTier], deadline: Deadline
+def _judge(
+    case: Case, fleet: Sequence[_CurrentTier], deadline: Deadline
 ) -> tuple[Path, list[str], bool]:
-    """Return the fleet with its needed machines, the limits that it breaks, and the certainty of
-    that.
+    """Return the fleet with its needed machines, the broken limits, and True if that is certain.
 
     It is certain if no other count of needed machines keeps the limits.
     """
-    ways, budget = _ways(case, there, deadline), 1.0 - (case.slo.availability or 0.0)
-    placed = [[way for way in tier if way.unavailability < 1.0] for tier in ways]
-    found = NONE
-    if all(placed):
-        limit_s, clock = deadline.left_s(), deadline.clock
-        found = attempt(case.limited(tuple(placed)), limit_s=limit_s, clock=clock)
-    if found.path is not None:
-        return found.path, [], True
-    within = [[i for i, one in enumerate(tier) if one.unavailability <= budget] for tier in ways]
-    tried = [
-        tuple(tier[max(kept, default=0)] for tier, kept in zip(ways, within, strict=True)),
+    ways, budget = _list_ways(case, fleet, deadline), 1.0 - (case.slo.availability or 0.0)
+    placeable_ways = [[way for way in tier if way.unavailability < 1.0] for tier in ways]
+    solution = NONE
+    if all(placeable_ways):
+        solution = attempt(case.problem_with(tuple(placeable_ways)), None, deadline)
+    if solution.path is not None:
+        return solution.path, [], True
+    rows_in_budget = [
+        [i for i, way in enumerate(tier) if way.unavailability <= budget] for tier in ways
+    ]
+    paths = [
+        tuple(tier[max(rows, default=0)] for tier, rows in zip(ways, rows_in_budget, strict=True)),
         tuple(tier[0] for tier in ways),
         tuple(tier[-1] for tier in ways),
     ]
-    path, broken = min(((p, _broken(case, p)) for p in tried), key=lambda one: len(one[1]))
-    return path, broken, found.proved
+    path, broken = min(((p, _broken_limits(case, p)) for p in paths), key=lambda pair: len(pair[1]))
+    return path, broken, solution.proved
 
 
-def _broken(case: Case, path: Path) -> list[str]:
+def _broken_limits(case: Case, path: Path) -> list[str]:
     try:
-        broken = violations(case.limited(()), path)
+        broken = violations(case.problem_with(()), path)
     except UnstableError:
         broken = ["utilisation"]
     out_of_place = case.domains and any(option.unavailability >= 1.0 for option in path)
     return [*broken, "domains"] if out_of_place else broken
 
 
-def _ways(case: Case, there: Sequence[_CurrentTier], deadline: Deadline) -> list[list[Option]]:
+def _list_ways(case: Case, fleet: Sequence[_CurrentTier], deadline: Deadline) -> list[list[Option]]:
     """Return the options of each tier, from the fewest machines that count as needed to all."""
-    found, upstream = [], 1
-    for demand, one in zip(case.tiers, there, strict=True):
-        pool = one.standby and demand.state.spare_serves
-        first = one.nodes if pool else min(one.nodes, _least(case, demand, one, upstream))
+    ways, upstream = [], 1
+    for demand, current in zip(case.tiers, fleet, strict=True):
+        pool = current.standby and demand.state.spare_serves
+        first = (
+            current.nodes
+            if pool
+            else min(current.nodes, _fewest_needed(case, demand, current, upstream))
+        )
         options = []
-        for needed in range(first, one.nodes + 1):
+        for needed in range(first, current.nodes + 1):
             deadline.check()
-            options.append(_option(case, demand, one, upstream, needed))
-        found.append(options)
-        upstream *= one.replicas
-    return found
+            options.append(_build_option(case, demand, current, upstream, needed))
+        ways.append(options)
+        upstream *= current.replicas
+    return ways
 
 
-def _least(case: Case, demand: TierDemand, one: _CurrentTier, upstream: int) -> int:
-    load = demand.load(one.instance, upstream, one.replicas)
-    room = case.limits.max_utilisation - demand.written(one.instance, upstream)
-    return one.nodes if room <= 0.0 else max(1, one.replicas, math.ceil(load / room))
+def _fewest_needed(case: Case, demand: TierDemand, current: _CurrentTier, upstream: int) -> int:
+    load = demand.load(current.instance, upstream, current.replicas)
+    room = case.limits.max_utilisation - demand.written(current.instance, upstream)
+    return current.nodes if room <= 0.0 else max(1, current.replicas, math.ceil(load / room))
 
 
-def _option(
-    case: Case, demand: TierDemand, one: _CurrentTier, upstream: int, needed: int
+def _build_option(
+    case: Case, demand: TierDemand, current: _CurrentTier, upstream: int, needed: int
 ) -> Option:
-    pool = one.standby if demand.state.spare_serves else 0
+    pool = current.standby if demand.state.spare_serves else 0
     mechanism = Mechanism.pf if pool else Mechanism.ara
-    extra = pool or one.nodes - needed
-    written = demand.written(one.instance, upstream)
-    found = Option(
+    extra = pool or current.nodes - needed
+    written = demand.written(current.instance, upstream)
+    option = Option(
         tier=demand.name,
         upstream=upstream,
-        replicas=one.replicas,
-        instance=one.instance,
+        replicas=current.replicas,
+        instance=current.instance,
         needed=needed,
         mechanism=mechanism,
         extra=extra,
-        usd_per_month=one.usd_per_month,
+        usd_per_month=current.usd_per_month,
         unavailability=1.0,
-        utilisation=demand.load(one.instance, upstream, one.replicas) / needed + written,
-        collision=collision_probability(needed, upstream, one.replicas),
+        utilisation=demand.load(current.instance, upstream, current.replicas) / needed + written,
+        collision=collision_probability(needed, upstream, current.replicas),
         written=written,
     )
-    return replace(found, unavailability=case.unavailability(found))
+    return replace(option, unavailability=case.unavailability(option))
 
 
-def _predicted(case: Case, path: Path) -> dict[str, float | None]:
+def _predict(case: Case, path: Path) -> dict[str, float | None]:
     return {
         "availability": AVAILABILITY.stated(unavailability_of(path)),
         "utilisation": max(option.utilisation for option in path),

@@ -8,7 +8,7 @@ limits kept:
 C falls in steps as x is loosened. Solving at x gives C(x) and a fleet that reaches some y <= x, so
 C is known on the whole stretch [y, x]; between two stretches of equal cost there is no step;
 solving just below y (the epsilon-constraint method, Haimes 1971) gives the next dearer stretch, or
-says that there is none. "Just below" is a relative 1e-9, and 1e-11 of U: fleets closer than that
+proves that there is none. "Just below" is a relative 1e-9, and 1e-11 of U: fleets closer than that
 count as one.
 """
 
@@ -20,8 +20,10 @@ from dataclasses import dataclass, replace
 
 from core.errors import PlannerError
 from core.tolerances import CENT, LIMIT_STEP, U_FLOOR, U_STEP
-from optimizer.availability.rates import shown
+from optimizer.availability.rates import availability_text
+from optimizer.plan.solve.deadline import Deadline
 from optimizer.plan.solve.model import LIMIT_S, Solution, attempt, solve
+from optimizer.plan.solve.presolve import cost
 from optimizer.plan.solve.problem import Path, Problem, in_ms, stands, unavailability_of
 
 UNPROVED = "at a limit where no proof was found in time"
@@ -30,18 +32,18 @@ FAR = 256.0  # the widest step into the unknown
 
 
 class SpentError(Exception):
-    """A search ended at its bound; what it had found by then stands."""
+    """A search ended at its bound; its results up to then are valid."""
 
 
 class UnprovedError(SpentError):
-    """A single solve met its bound before its proof; others may not."""
+    """One solve ended without a proof; other solves may still succeed."""
 
 
 class Budget:
-    """The bounds of a search: solves, the moment at which it has to end, a share of it per solve.
+    """The bounds of a search: number of solves, total time, and the share of time per solve.
 
     Parameters: solves >= 1; seconds from now on by `clock`, and the share of them that one solve
-    may take; `say` is told how far the search is.
+    may take; `say` receives the progress of the search.
     """
 
     def __init__(
@@ -54,29 +56,28 @@ class Budget:
         say: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self.solves, self._limit, self._seconds = 0, solves, seconds
-        self.ended = ""  # how, once it has
+        self.ended = ""  # the reason, after the end
         self._solve_s = seconds * share
-        self._clock, self._began, self.say = clock, clock(), say
+        self._deadline, self.say = Deadline(seconds, clock), say
 
-    def solve(self, problem: Problem, known: Path | None = None) -> Solution:
-        """Count one solve, and do it: the optimum, or the proof that there is none.
+    def solve(self, problem: Problem, start: Path | None = None) -> Solution:
+        """Count one solve and return its result: the optimum, or the proof that there is none.
 
         Raises: SpentError if there was no solve left, or no time, or too little for a proof.
         """
-        left_s = self.left_s()
+        self.check()
         self.solves += 1
         try:
-            limit_s = min(LIMIT_S, left_s, self._solve_s)
-            found = solve(problem, known, limit_s=limit_s, clock=self._clock)
+            solution = solve(problem, start, self._deadline.within(min(LIMIT_S, self._solve_s)))
         except PlannerError as error:
             raise UnprovedError(self.end(UNPROVED)) from error
-        if not found.proved:
+        if not solution.proved:
             raise UnprovedError(self.end(UNPROVED))
-        return found
+        return solution
 
     def left_s(self) -> float:
         """Return the time that is left. Raises: SpentError if there is none, or no solve."""
-        left_s = self._seconds - (self._clock() - self._began)
+        left_s = self._deadline.left_s()
         if self.solves >= self._limit:
             raise SpentError(self.end(f"after {self._limit} solves"))
         if left_s <= 0:
@@ -93,8 +94,9 @@ class Budget:
 
         None if the time was too short.
         """
-        left_s = max(_GRACE_S, self._seconds - (self._clock() - self._began))
-        return attempt(problem, limit_s=min(most_s, left_s), clock=self._clock).path
+        left_s = max(_GRACE_S, self._deadline.left_s())
+        deadline = Deadline(min(most_s, left_s), self._deadline.clock)
+        return attempt(problem, None, deadline).path
 
     def part(self, solves: int, share: float) -> Budget:
         """Return a budget for a part of the search: this many solves, this share of the rest.
@@ -102,7 +104,7 @@ class Budget:
         Raises: SpentError if there is nothing left.
         """
         seconds = share * self.left_s()
-        return Budget(solves, seconds=seconds, share=0.5, clock=self._clock, say=self.say)
+        return Budget(solves, seconds=seconds, share=0.5, clock=self._deadline.clock, say=self.say)
 
     def end(self, why: str) -> str:
         """Remember how the search ended."""
@@ -114,7 +116,7 @@ class Budget:
 class Axis:
     """One limit: `availability`, a percentile as `p95_ms` or `p99_ms`, `utilisation`, `collision`.
 
-    Inside, a limit is always "at most x": x = 1 - A for availability; infinite x lifts it.
+    Internally a limit is always "at most x": x = 1 - A for availability; infinite x removes it.
     """
 
     key: str
@@ -138,7 +140,7 @@ class Axis:
             return problem.collision_max if problem.collision_max < 1 else None
         return problem.latency_ms_max.get(self.percentile)
 
-    def imposed(self, problem: Problem, x: float) -> Problem:
+    def impose(self, problem: Problem, x: float) -> Problem:
         """Return the problem with this limit at x."""
         if self.is_availability:
             return replace(problem, unavailability_max=x if x < 1 else None)
@@ -146,17 +148,19 @@ class Axis:
             return replace(problem, utilisation_max=x)
         if self.key == "collision":
             return replace(problem, collision_max=min(x, 1.0))
-        others = {q: v for q, v in problem.latency_ms_max.items() if q != self.percentile}
-        mine = {} if math.isinf(x) else {self.percentile: x}
-        return replace(problem, latency_ms_max={**others, **mine})
+        other_limits = {q: v for q, v in problem.latency_ms_max.items() if q != self.percentile}
+        own_limit = {} if math.isinf(x) else {self.percentile: x}
+        return replace(problem, latency_ms_max={**other_limits, **own_limit})
 
     def reached(self, problem: Problem, path: Path) -> float:
-        """x of a fleet; infinite if the latency model cannot evaluate it."""
+        """Return the x of a fleet; infinite if the latency model cannot evaluate it."""
         if self.is_availability:
             return unavailability_of(path)
         if self.key in ("utilisation", "collision"):
             return float(max(getattr(option, self.key) for option in path))
-        return max(found.get(self.percentile, math.inf) for found in _conditions(problem, path))
+        return max(
+            percentiles.get(self.percentile, math.inf) for percentiles in _conditions(problem, path)
+        )
 
     def below(self, x: float) -> float | None:
         """Return the next tighter limit that differs from x; None if there is none."""
@@ -167,35 +171,37 @@ class Axis:
         return math.nextafter(x, 0.0) if math.isinf(x) else x * (1.0 - LIMIT_STEP)
 
     def stated(self, x: float) -> float:
-        """x as users state the limit, not rounded to the harder side: the availability, ms, or a
-        share."""
+        """Return x in the form of users: an availability, ms, or a share.
+
+        It is never rounded to the side that is harder to keep.
+        """
         if not self.is_availability:
             return x
         return 1.0 - x if 1.0 - (1.0 - x) >= x else math.nextafter(1.0 - x, 0.0)
 
     def from_stated(self, value: float) -> float:
-        """Return the x of a limit in the form of users."""
+        """Return x of a limit that is in the form of users."""
         return 1.0 - value if self.is_availability else value
 
     def text(self, x: float) -> str:
-        """x as users state the limit, rounded to the side that is easier to keep."""
+        """Return x as text in the form of users, rounded to the side that is easier to keep."""
         if self.key in ("utilisation", "collision"):
             return f"{math.ceil(x * 1e4 - 1e-6) / 1e2:.2f} %"
         if not self.is_availability:
             return f"{math.ceil(x * 100 - 1e-6) / 100:.2f} ms"
-        return shown(x)
+        return availability_text(x)
 
 
 def _conditions(problem: Problem, path: Path) -> list[Mapping[int, float]]:
     """Return the percentiles with limits: without faults, and degraded if requested."""
-    found = [problem.latency(path)]
+    conditions = [problem.latency(path)]
     if problem.degraded is not None and problem.latency_degraded is not None:
-        found += [
+        conditions += [
             problem.latency_degraded(path, tier)
             for tier, option in enumerate(path)
             if stands(problem, option)
         ]
-    return found
+    return conditions
 
 
 AVAILABILITY = Axis("availability")
@@ -203,12 +209,12 @@ AVAILABILITY = Axis("availability")
 
 def axes(problem: Problem) -> list[Axis]:
     """Return the SLOs of this problem, against which a cost can be drawn."""
-    found = [AVAILABILITY] if problem.unavailability_max is not None else []
-    return found + [Axis(f"p{q}_ms") for q in sorted(problem.latency_ms_max)]
+    availability = [AVAILABILITY] if problem.unavailability_max is not None else []
+    return availability + [Axis(f"p{q}_ms") for q in sorted(problem.latency_ms_max)]
 
 
 def nines(unavailability: float) -> float:
-    """-log10(U), at most 12: the models tell no more apart."""
+    """Return -log10(U), at most 12: the models do not resolve more."""
     return -math.log10(max(unavailability, U_FLOOR))
 
 
@@ -223,21 +229,21 @@ class Stretch:
 
 
 class Curve:
-    """C(x), as far as it is known. Each question that it cannot answer yet costs one solve."""
+    """The known part of C(x). Each x outside of it costs one solve."""
 
     def __init__(self, problem: Problem, axis: Axis, budget: Budget) -> None:
         self.problem, self.axis, self.budget = problem, axis, budget
         self.known: list[Stretch] = []  # the dearest (tightest) first
-        self.infeasible = 0.0  # the greatest x that nothing reaches
+        self.infeasible = 0.0  # the greatest x that no fleet reaches
 
-    def learn(self, path: Path, usd: float, x: float) -> Stretch:
-        """Note that `path` is a cheapest fleet at x. Returns the whole known stretch around x."""
-        tight = self.axis.reached(self.problem, path)
+    def learn(self, path: Path, x: float) -> Stretch:
+        """Record that `path` is a cheapest fleet at x. Returns the whole known stretch around x."""
+        tight, usd = self.axis.reached(self.problem, path), cost(path)
         new = Stretch(min(tight, x), x, usd, path)
         same = [s for s in self.known if abs(s.usd - usd) <= CENT]
-        for other in same:  # C is monotone: nothing else in between
-            tightest = min(new, other, key=lambda s: s.tight)
-            new = replace(tightest, loose=max(new.loose, other.loose))
+        for stretch in same:  # C is monotone: nothing else in between
+            tightest = min(new, stretch, key=lambda s: s.tight)
+            new = replace(tightest, loose=max(new.loose, stretch.loose))
         self.known = sorted([s for s in self.known if s not in same] + [new], key=lambda s: s.tight)
         return new
 
@@ -249,12 +255,12 @@ class Curve:
         if x <= self.infeasible:
             return None
         tighter = [s for s in self.known if s.tight <= x]
-        known = tighter[-1].path if tighter else None
-        found = self.budget.solve(self.axis.imposed(self.problem, x), known)
-        if found.path is None or found.usd_per_month is None:
+        fleet = tighter[-1].path if tighter else None
+        solution = self.budget.solve(self.axis.impose(self.problem, x), fleet)
+        if solution.path is None:
             self.infeasible = max(self.infeasible, x)
             return None
-        return self.learn(found.path, found.usd_per_month, x)
+        return self.learn(solution.path, x)
 
     def tighter(self, stretch: Stretch) -> Stretch | None:
         """Return the next more expensive stretch; None if nothing is tighter. Raises SpentError."""
@@ -268,30 +274,29 @@ class Curve:
     def looser(self, stretch: Stretch) -> Stretch | None:
         """Return the next cheaper stretch; None if there is none. Raises SpentError."""
         self.at(math.inf)
-        walk = True  # just below the cheaper neighbour, and half way to it, in turn
+        walk = True  # alternate: just below the cheaper neighbour, then half way to it
         while True:
             stretch = next(s for s in self.known if abs(s.usd - stretch.usd) <= CENT)
             after = self.known.index(stretch) + 1
             if after == len(self.known):
                 return None
             neighbour = self.known[after]
-            if self.closed(neighbour):
+            if self.is_closed(neighbour):
                 return neighbour
             below = self.axis.below(neighbour.tight)
             assert below is not None  # the stretch is tighter
             self.at(below if walk else middle(stretch.loose, neighbour.tight))
             walk = not walk
 
-    def closed(self, stretch: Stretch) -> bool:
-        """True if C just below this stretch is known: no cheaper fleet than the next one
-        there."""
+    def is_closed(self, stretch: Stretch) -> bool:
+        """True if C just below this stretch is known: the next stretch begins there."""
         x = self.axis.below(stretch.tight)
         index = self.known.index(stretch)
         return x is None or x <= self.infeasible or (index > 0 and self.known[index - 1].loose >= x)
 
 
 def middle(low: float, high: float) -> float:
-    """Half way on a log scale, in steps of at most 16 into the unknown."""
+    """Return the middle on a log scale, at most a factor of 16 into the unknown."""
     near = min(high, FAR * low) if low > 0 else high
     return math.sqrt(max(low, near / FAR) * near)
 

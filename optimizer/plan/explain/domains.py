@@ -6,7 +6,7 @@ The service is evaluated without the worst domain of each level, for all tiers a
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from optimizer.availability import sizes_at
 from optimizer.plan.explain.without import DOMAIN_RULES, Without
@@ -17,21 +17,16 @@ from optimizer.plan.solve.problem import Path, in_ms
 
 
 def domains_of(
-    case: Case, path: Path | None, tried: tuple[Without, ...]
+    case: Case, path: Path | None, rule_costs: tuple[Without, ...]
 ) -> dict[str, object] | None:
     """Return the domains for plan.json; None without stated domains."""
     if not case.domains:
         return None
     body: dict[str, object] = {
-        "levels": [_level(one, case) for one in case.domains],
+        "levels": [_describe_level(domain, case) for domain in case.domains],
         "without": [
-            {
-                "limit": one.limit,
-                "usd_per_month": _cents(one.usd_per_month),
-                "fleet": one.fleet,
-                "proved": one.proved,
-            }
-            for one in tried
+            {**asdict(without), "usd_per_month": _round_cents(without.usd_per_month)}
+            for without in rule_costs
         ],
     }
     if path is None:
@@ -41,41 +36,43 @@ def domains_of(
     return {**body, "spread": spread, "one_gone": gone}
 
 
-def _level(one: Domain, case: Case) -> dict[str, object]:
-    level = one.level(case.rates.crash_per_year)
+def _describe_level(domain: Domain, case: Case) -> dict[str, object]:
+    level = domain.level(case.rates.crash_per_year)
     return {
-        "name": one.name,
-        "count": one.count,
+        "name": domain.name,
+        "count": domain.count,
         "failures_per_year": level.failures_per_year,
-        "repair_s": one.repair_s,
+        "repair_s": domain.repair_s,
         "dark": level.dark,
-        "source": one.source,
-        **{rule: getattr(one, rule) for rule in DOMAIN_RULES},
+        "source": domain.source,
+        **{rule: getattr(domain, rule) for rule in DOMAIN_RULES},
     }
 
 
 def _sizes(case: Case, option: Option) -> dict[str, list[int]]:
-    """Machines, standbys included, of each domain that has any, per level."""
-    found = case.spread(option)
-    assert found is not None  # an option that cannot be placed is none
-    return {one.name: sizes_at(found.placement, n) for n, one in enumerate(case.domains)}
+    """Return the machines (with standbys) in each occupied domain, per level."""
+    spread = case.spread(option)
+    assert spread is not None  # options without a placement are not listed
+    return {
+        domain.name: sizes_at(spread.placement, level) for level, domain in enumerate(case.domains)
+    }
 
 
 def _without_domain(
     case: Case, path: Path, level: int, spread: dict[str, dict[str, list[int]]]
 ) -> dict[str, object]:
-    """Return the tiers' service without the fullest domain of that level, once standbys have taken
-    over.
+    """Return the tiers' service without the fullest domain of that level.
+
+    Standbys have taken over by then.
     """
     name, tiers, reduced = case.domains[level].name, {}, []
     for option in path:
-        machines = option.needed + option.extra
-        left = machines - spread[option.tier][name][0]
+        left = option.machines - spread[option.tier][name][0]
         serving = min(option.needed, left)
         read = (option.utilisation - option.written) * option.needed
         load = read / serving + option.written if serving else None
         tiers[option.tier] = {
-            "machines": machines, "left": left, "needed": option.needed, "utilisation": load,
+            "machines": option.machines, "left": left, "needed": option.needed, "utilisation": load,
         }  # fmt: skip
         reduced.append((option, serving))
     body: dict[str, object] = {"level": name, "tiers": tiers}
@@ -84,11 +81,11 @@ def _without_domain(
 
 
 def _latency(case: Case, reduced: list[tuple[Option, int]]) -> dict[str, float | None]:
-    """Percentiles with so many servers; None where they cannot carry the load."""
+    """Return the percentiles with these servers; None if they cannot carry the load."""
     if any(serving < option.replicas for option, serving in reduced):
         return in_ms(dict.fromkeys(case.slo.latency_ms, math.inf))
     return case.percentiles_ms(tuple(replace(option, needed=n) for option, n in reduced))
 
 
-def _cents(usd: float | None) -> float | None:
+def _round_cents(usd: float | None) -> float | None:
     return None if usd is None else round(usd, 2)

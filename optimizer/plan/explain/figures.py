@@ -16,21 +16,23 @@ _LETTER = 8.0  # pixels of a label's letter, with its distance from its point
 
 
 def front_svg(body: Mapping[str, Any]) -> str:
-    """One front, as `Front.body` gives it, drawn. The line is the least cost of each limit.
+    """Draw one front from its `Front.body`. The line is the least cost of each limit.
 
-    Dashed where cheaper fleets were not looked for. Raises ValueError without points.
+    The line is dashed where no cheaper fleet was searched. Raises ValueError without points.
     """
-    title, said = front_words(body)
-    return svg(front_chart(body, _WIDTH, _HEIGHT).properties(title=alt.Title(title, subtitle=said)))
+    title, subtitle = front_titles(body)
+    return svg(
+        front_chart(body, _WIDTH, _HEIGHT).properties(title=alt.Title(title, subtitle=subtitle))
+    )
 
 
-def front_words(body: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the content of a front, and the worth of its points."""
+def front_titles(body: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the title and the subtitle of a front."""
     points = body["points"]
-    said = f"{len(points)} points, each the proved optimum of its limit, all other limits kept"
+    subtitle = f"{len(points)} points, each the proved optimum of its limit, all other limits kept"
     if not all(point["next_is_adjacent"] for point in points):
-        said += ". Dashed: there may be cheaper fleets"
-    return f"Least cost of each {body['limit'].removesuffix('_ms')}", said
+        subtitle += ". Dashed: there may be cheaper fleets"
+    return f"Least cost of each {body['limit'].removesuffix('_ms')}", subtitle
 
 
 def front_chart(body: Mapping[str, Any], width: int, height: int) -> Any:
@@ -119,7 +121,7 @@ def _y_axis(points: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def _ticks(domain: Sequence[float]) -> list[float]:
-    """1, 2, 5 times the powers of ten in the domain, or finer ones where these are too few."""
+    """Return 1, 2, 5 times the powers of ten in the domain, or finer ticks if these are few."""
     low, high = domain
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for steps in ((1.0, 2.0, 5.0), tuple(range(1, 10)), tuple(k / 10 for k in range(10, 100))):
@@ -130,8 +132,10 @@ def _ticks(domain: Sequence[float]) -> list[float]:
 
 
 def _segments(limit: str, points: Sequence[Mapping[str, Any]], slo: float | None) -> Rows:
-    """Return the step line in pieces: from each point along the looser limits that cost the same,
-    dashed on to the next point where fleets were not looked for, and there down to it.
+    """Return the pieces of the step line.
+
+    From each point one piece goes along the looser limits of the same cost. It goes on to the
+    next point, dashed if no fleet was searched there, and then down to that point.
     """
     domain = _domain(limit, points, slo)
     edge = domain[0] if limit == "availability" else domain[1]
@@ -182,16 +186,18 @@ def _chosen_layers(
     x: Any,
     y: Any,
 ) -> list[Any]:
-    """Return the plan, its cost written where no line runs: on the right below the line for
-    availability, above it for latency; on the left the other way round.
+    """Return the mark of the plan, with its cost written where no line runs.
+
+    On the right the text is below the line for availability and above it for latency; on the
+    left it is the other way round.
     """
     chosen = [{**p, "text": f"plan: {p['usd']:,.2f} USD"} for p in points if p["chosen"]]
     base = alt.Chart(data(chosen))
     mark = base.mark_point(shape="diamond", size=150, filled=True, color=ORANGE, opacity=1)
     right = all(
-        _room_on_the_right(limit, _domain(limit, points, slo), one["x"], slo, width)
-        > _LETTER * len(one["text"])
-        for one in chosen
+        _room_on_the_right(limit, _domain(limit, points, slo), point["x"], slo, width)
+        > _LETTER * len(point["text"])
+        for point in chosen
     )
     below = right == (limit == "availability")
     label = base.mark_text(
@@ -208,7 +214,7 @@ def _chosen_layers(
 def _room_on_the_right(
     limit: str, domain: Sequence[float], x: float, slo: float | None, width: int
 ) -> float:
-    """Pixels between a point and the edge, or the line of the SLO."""
+    """Return the pixels between a point and the edge, or the line of the SLO."""
     scale = (lambda value: value) if limit == "availability" else math.log
     low, high = (scale(value) for value in domain)
     end = high if slo is None or slo < x else scale(slo)

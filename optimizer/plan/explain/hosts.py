@@ -3,53 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from core.errors import PlannerError
+from optimizer.plan.explain.undecided import report_undecided
+from optimizer.plan.inputs.case import Case
+from optimizer.plan.inputs.hosts import Host
+from optimizer.plan.solve.deadline import Deadline
 from optimizer.plan.solve.hosts import LIMIT_S, Packed, packed
-
-if TYPE_CHECKING:
-    from optimizer.plan.inputs.case import Case
-    from optimizer.plan.inputs.hosts import Host
-    from optimizer.plan.solve.deadline import Deadline
-    from optimizer.plan.solve.problem import Problem
+from optimizer.plan.solve.problem import Problem
 
 _NONE = "no fleet that keeps the limits fits on these servers, one machine of a tier on each"
-_CUT = "not decided in time: no fleet was found that fits, and none was proved not to be there"
 
 
 def hosts_of(
     case: Case, problem: Problem, hosts: Sequence[Host], deadline: Deadline
 ) -> dict[str, object] | None:
-    """`hosts` of plan.json; None if none are stated."""
+    """Return `hosts` of plan.json; None if no hosts are stated."""
     if not hosts:
         return None
-    servers = [server for one in hosts for server in one.servers]
-    own = deadline.within(LIMIT_S)
-    memory = [tier.memory_mb for tier in case.tiers]
+    servers = [server for host in hosts for server in host.servers]
+    memory, search_deadline = [tier.memory_mb for tier in case.tiers], deadline.within(LIMIT_S)
     try:
-        found = packed(problem, memory, servers, limit_s=own.left_s(), clock=own.clock)
+        packing = packed(problem, memory, servers, search_deadline)
     except PlannerError:
-        found = Packed(None, proved=False)
+        packing = Packed(None, proved=False)
     body: dict[str, object] = {
-        "usd_per_month": None if found.usd_per_month is None else round(found.usd_per_month, 2),
-        "proved": found.proved,
-        "solves": found.solves,
+        "usd_per_month": None if packing.usd_per_month is None else round(packing.usd_per_month, 2),
+        "proved": packing.proved,
+        "solves": packing.solves,
     }
-    if found.path is None:
-        return {**body, "reasons": [_NONE if found.proved else _CUT]}
+    if packing.path is None:
+        cut = report_undecided("fleet was found that fits", search_deadline.seconds)
+        return {**body, "reasons": [_NONE if packing.proved else cut]}
     names = [tier.name for tier in case.tiers]
     numbers: dict[str, int] = {}
-    standing = []
-    for server, held in zip(servers, found.places, strict=True):
+    used_servers = []
+    for server, slices in zip(servers, packing.places, strict=True):
         numbers[server.kind] = numbers.get(server.kind, 0) + 1
-        if held:
-            standing.append(
+        if slices:
+            used_servers.append(
                 {
                     "host": f"{server.kind}-{numbers[server.kind]}",
-                    "tiers": [names[t] for t, _ in held],
-                    "cores": sum(v for _, v in held) / server.cores,
-                    "memory": sum(memory[t] for t, _ in held) / server.memory_mb,
+                    "tiers": [names[t] for t, _ in slices],
+                    "cores": sum(v for _, v in slices) / server.cores,
+                    "memory": sum(memory[t] for t, _ in slices) / server.memory_mb,
                 }
             )
     tiers = {
@@ -60,6 +57,6 @@ def hosts_of(
             "mechanism": option.mechanism,
             "replicas": option.replicas,
         }
-        for option in found.path
+        for option in packing.path
     }
-    return {**body, "servers": standing, "tiers": tiers, "reasons": []}
+    return {**body, "servers": used_servers, "tiers": tiers, "reasons": []}

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NotRequired, TypedDict
 
 from core.errors import PlannerError
 from core.tolerances import CENT
 from optimizer.plan.inputs.case import Case
-from optimizer.plan.inputs.variants import LIMITS, Bounds, Hardening, Mix, Weighed, visits_of
+from optimizer.plan.inputs.request import PlanRequest
+from optimizer.plan.inputs.variants import LIMITS, Bounds, Hardening, Mix, visits_of
 from optimizer.plan.solve.choices import Chosen, cheapest_of
-from optimizer.plan.solve.deadline import Check, Deadline
+from optimizer.plan.solve.deadline import Deadline
 from optimizer.plan.solve.model import LIMIT_S, NONE, NOT_FOUND, Solution, check_proof, solve
+from optimizer.plan.solve.presolve import cost
 from optimizer.plan.solve.problem import Problem
-
-if TYPE_CHECKING:
-    from optimizer.plan.inputs.request import PlanRequest
 
 _FREE_S = 30.0  # for the plan without the limits of integrity
 
 
 class Free(TypedDict):
-    """The plan without the limits; the same where they cost nothing."""
+    """The plan without the limits; it is the same plan if they cost nothing."""
 
     usd_per_month: float | None
     usd_less: float | None
@@ -34,121 +34,125 @@ class Free(TypedDict):
 
 
 @dataclass(frozen=True)
+class _Choices:
+    """Number of choices of variants.
+
+    `passing` keep the limits; `decided` of these were searched to the end.
+    """
+
+    all: int
+    passing: int
+    decided: int
+
+
+@dataclass(frozen=True)
 class Hardened:
-    """The question with the variants that were chosen, its plan, and what is said of them."""
+    """The request with the chosen variants, its plan, and the texts about the variants."""
 
-    asked: PlanRequest
+    request: PlanRequest
     problem: Problem | None  # None: no choice of variants keeps the limits of integrity
-    found: Solution
+    solution: Solution
     body: Mapping[str, Any] | None = None
-    binds: tuple[str, ...] = ()  # or why there is no plan
+    binding: tuple[str, ...] = ()  # or the reasons why there is no plan
 
 
-def solved(asked: PlanRequest, deadline: Deadline) -> Hardened:
+def solve_hardened(request: PlanRequest, deadline: Deadline) -> Hardened:
     """Return the cheapest plan over all choices of variants that meet the limits of integrity.
 
-    Raises: OutOfTimeError if there is neither a plan, nor the proof that there is none, by then.
+    Raises: OutOfTimeError if the deadline passes without a plan and without a proof of none.
     """
-    offers, case = asked.hardening, asked.case
-    own = deadline.within(LIMIT_S)
+    offers, case = request.hardening, request.case
+    search_deadline = deadline.within(LIMIT_S)
     if offers is None:
-        problem = case.problem(check=own.check)
-        found = solve(problem, limit_s=own.left_s(), clock=own.clock)
-        return Hardened(asked, problem, check_proof(problem, found))
-    mixes = sorted(offers.mixes(), key=_slowness)
-    kept = [mix for mix in mixes if not offers.weighed(mix, case.tiers).broken(offers.slo)]
-    if not kept:
-        return _none_keeps(asked, offers, mixes, deadline.within(_FREE_S))
-    problems = _problems(case, offers, kept)
-    chosen = cheapest_of(problems, limit_s=own.left_s(), clock=own.clock)
-    mix = kept[chosen.number or 0]
-    free_mix, free = _without(case, offers, mixes, kept, chosen.found, deadline.within(_FREE_S))
-    without = _free(offers, case, free_mix, free, chosen.found)
+        problem = case.problem(check=search_deadline.check)
+        solution = solve(problem, None, search_deadline)
+        return Hardened(request, problem, check_proof(problem, solution))
+    mixes = sorted(itertools.product(*offers.offered), key=_slowness)
+    passing_mixes = [mix for mix in mixes if not offers.weigh(mix, case.tiers).broken(offers.slo)]
+    if not passing_mixes:
+        return _explain_infeasible(request, offers, mixes, deadline.within(_FREE_S))
+    problems = [_with_variants(case, offers, mix).problem for mix in passing_mixes]
+    chosen = cheapest_of(problems, search_deadline)
+    mix = passing_mixes[chosen.number or 0]
+    free_mix, free = _cheapest_without(
+        case, offers, mixes, passing_mixes, chosen.found, deadline.within(_FREE_S)
+    )
+    without = _describe_free(offers, case, free_mix, free, chosen.found)
     return Hardened(
-        replace(asked, case=_case(case, offers, mix)),
-        chosen.problem or _case(case, offers, mix).problem(check=deadline.check),
+        replace(request, case=_with_variants(case, offers, mix)),
+        chosen.problem or _with_variants(case, offers, mix).problem(check=deadline.check),
         chosen.found,
-        _body(offers, case, mix, len(kept), len(mixes), without),
-        _words(without, chosen.found),
+        _body(offers, case, mix, _Choices(len(mixes), len(passing_mixes), chosen.decided), without),
+        _cost_texts(without, chosen.found),
     )
 
 
 def _slowness(mix: Mix) -> float:
-    """Cores that the mix takes beside native's: the likely cheapest first."""
+    """Return the cores of the mix relative to native: the smallest is likely the cheapest."""
     return math.fsum(1.0 / variant.nodt for variant in mix)
 
 
-def _case(case: Case, offers: Hardening, mix: Mix) -> Case:
-    return replace(case, tiers=offers.built(mix, case.tiers))
+def _with_variants(case: Case, offers: Hardening, mix: Mix) -> Case:
+    return replace(case, tiers=offers.build(mix, case.tiers))
 
 
-def _problems(
-    case: Case, offers: Hardening, mixes: Sequence[Mix]
-) -> list[Callable[[Check], Problem]]:
-    def problem_of(mix: Mix) -> Callable[[Check], Problem]:
-        return lambda check: _case(case, offers, mix).problem(check=check)
-
-    return [problem_of(mix) for mix in mixes]
-
-
-def _without(
+def _cheapest_without(
     case: Case,
     offers: Hardening,
     mixes: Sequence[Mix],
-    kept: Sequence[Mix],
-    found: Solution,
+    passing_mixes: Sequence[Mix],
+    solution: Solution,
     deadline: Deadline,
 ) -> tuple[Mix | None, Solution]:
     """Return the cheapest plan without limits of integrity."""
-    others = [mix for mix in mixes if mix not in kept]
-    if not others:
-        return None, found
-    chosen = _free_of(_problems(case, offers, others), deadline)
-    usd = chosen.found.usd_per_month
-    if chosen.number is None or usd is None:
-        return None, found if chosen.found.proved else NOT_FOUND
-    if found.usd_per_month is not None and found.usd_per_month <= usd + CENT:
-        return None, found
-    return others[chosen.number], chosen.found
+    failing_mixes = [mix for mix in mixes if mix not in passing_mixes]
+    if not failing_mixes:
+        return None, solution
+    chosen = _solve_free(case, offers, failing_mixes, deadline)
+    if chosen.number is None:
+        return None, solution if chosen.found.proved else NOT_FOUND
+    if cost(solution.path) <= cost(chosen.found.path) + CENT:
+        return None, solution
+    return failing_mixes[chosen.number], chosen.found
 
 
-def _free_of(problems: Sequence[Callable[[Check], Problem]], deadline: Deadline) -> Chosen:
+def _solve_free(case: Case, offers: Hardening, mixes: Sequence[Mix], deadline: Deadline) -> Chosen:
     """Return the cheapest plan without the limits; `NOT_FOUND` if the time ended before."""
+    problems = [_with_variants(case, offers, mix).problem for mix in mixes]
     try:
-        return cheapest_of(problems, limit_s=deadline.left_s(), clock=deadline.clock)
+        return cheapest_of(problems, deadline)
     except PlannerError:
         return Chosen(None, None, NOT_FOUND)
 
 
-def _none_keeps(
-    asked: PlanRequest, offers: Hardening, mixes: Sequence[Mix], deadline: Deadline
+def _explain_infeasible(
+    request: PlanRequest, offers: Hardening, mixes: Sequence[Mix], deadline: Deadline
 ) -> Hardened:
     """Return the result if no choice of variants keeps the limits of integrity."""
-    case = asked.case
-
-    best = min(mixes, key=lambda mix: offers.weighed(mix, case.tiers).worst(offers.slo))
-    weighed = offers.weighed(best, case.tiers)
-    chosen = _free_of(_problems(case, offers, mixes), deadline)
+    case = request.case
+    best = min(mixes, key=lambda mix: offers.weigh(mix, case.tiers).worst(offers.slo))
+    weighed = offers.weigh(best, case.tiers)
+    chosen = _solve_free(case, offers, mixes, deadline)
     free_mix = None if chosen.number is None else mixes[chosen.number]
-    without = _free(offers, case, free_mix, chosen.found, NONE)
-    body = _body(offers, case, best, 0, len(mixes), without)
+    without = _describe_free(offers, case, free_mix, chosen.found, NONE)
+    body = _body(offers, case, best, _Choices(len(mixes), 0, 0), without)
     built = "native" if all(len(o) == 1 for o in offers.offered) else "the best choice of variants"
     texts = [
         f"integrity: {key} of {getattr(offers.slo, key):g} is not kept by {built} "
-        f"({_named(case, best)}): at most {_text(getattr(weighed, key).high)} at confidence "
-        f"{offers.slo.confidence:g}, {_text(getattr(weighed, key).middle)} expected"
+        f"({_mix_text(case, best)}): at most {_format(getattr(weighed, key).high)} at confidence "
+        f"{offers.slo.confidence:g}, {_format(getattr(weighed, key).middle)} expected"
         for key in weighed.broken(offers.slo)
     ]
-    texts += _blamed(offers, case, best, weighed.worst(offers.slo))
+    texts += _blame(offers, case, best, weighed.worst(offers.slo))
     if chosen.found.usd_per_month is not None:
         texts.append(
             f"integrity: without it a plan is {chosen.found.usd_per_month:.2f} USD a month"
         )
-    return Hardened(asked, None, NONE, body, tuple(texts))
+    return Hardened(request, None, NONE, body, tuple(texts))
 
 
-def _blamed(offers: Hardening, case: Case, mix: Mix, over: float) -> Iterable[str]:
-    """Yield the tier with the most wrong answers, and a hint if more injections could suffice."""
+def _blame(offers: Hardening, case: Case, mix: Mix, over: float) -> Iterable[str]:
+    """Yield the tier with the most wrong answers, and a hint if more injections could help."""
     shares = [offers.corrupt_share(variant).high for variant in mix]
     by_page = offers.slo.wrong_per_million is not None
     visits = visits_of(case.tiers) if by_page else [1.0] * len(mix)
@@ -163,87 +167,86 @@ def _blamed(offers: Hardening, case: Case, mix: Mix, over: float) -> Iterable[st
     needed = offers.injections_needed(variant, high / over)
     if needed is not None and variant.corrupt.of is not None:
         yield (
-            f"integrity: {variant.corrupt.hits} silent of {variant.corrupt.of:,.0f} injections "
+            f"integrity: {variant.corrupt.hits:,} silent of {variant.corrupt.of:,.0f} injections "
             f"into {variant.name} are too little evidence: about {needed:,} without one would do, "
             "in every tier that is counted like it"
         )
 
 
 def _body(
-    offers: Hardening, case: Case, mix: Mix, kept: int, of: int, without: Free
+    offers: Hardening, case: Case, mix: Mix, choices: _Choices, without: Free
 ) -> dict[str, object]:
-    """`integrity` of plan.json."""
-    weighed = offers.weighed(mix, case.tiers)
-    asked = {key: getattr(offers.slo, key) for key in LIMITS}
+    """Return `integrity` of plan.json."""
+    weighed = offers.weigh(mix, case.tiers)
     return {
-        "asked": asked,
+        "asked": {key: getattr(offers.slo, key) for key in LIMITS},
         "confidence": offers.slo.confidence,
         "level": offers.level,
-        **_ends(weighed),
-        "faults_per_node_month": _bounds(offers.faults.bounds(offers.level)),
+        **{key: _describe_bounds(getattr(weighed, key)) for key in LIMITS},
+        "faults_per_node_month": _describe_bounds(offers.faults.bounds(offers.level)),
         "tiers": {
             tier.name: {
                 "variant": variant.name,
                 "nodt": variant.nodt,
-                "corrupt_p": _bounds(variant.corrupt.bounds(offers.level)),
+                "corrupt_p": _describe_bounds(variant.corrupt.bounds(offers.level)),
                 "injections": variant.corrupt.of,
-                "wrong_share": _bounds(offers.corrupt_share(variant)),
+                "wrong_share": _describe_bounds(offers.corrupt_share(variant)),
                 "crashes_by_faults_per_year": offers.crashes_per_year(variant),
             }
             for tier, variant in zip(case.tiers, mix, strict=True)
         },
-        "choices": of,
-        "choices_that_keep": kept,
+        "choices": choices.all,
+        "choices_that_keep": choices.passing,
+        "choices_decided": choices.decided,
         "without": without,
     }
 
 
-def _free(offers: Hardening, case: Case, mix: Mix | None, free: Solution, found: Solution) -> Free:
-    usd, own = free.usd_per_month, found.usd_per_month
+def _describe_free(
+    offers: Hardening, case: Case, mix: Mix | None, solution_without: Solution, solution: Solution
+) -> Free:
+    usd_without, usd_plan = solution_without.usd_per_month, solution.usd_per_month
     body: Free = {
-        "usd_per_month": None if usd is None else round(usd, 2),
-        "usd_less": None if usd is None or own is None else round(own - usd, 2),
+        "usd_per_month": None if usd_without is None else round(usd_without, 2),
+        "usd_less": None
+        if usd_without is None or usd_plan is None
+        else round(usd_plan - usd_without, 2),
         "variants": None,
-        "found": usd is not None or free.proved,
+        "found": usd_without is not None or solution_without.proved,
     }
     if mix is None:
         return body
     names = {tier.name: v.name for tier, v in zip(case.tiers, mix, strict=True)}
-    weighed = offers.weighed(mix, case.tiers)
+    weighed = offers.weigh(mix, case.tiers)
     return {
         **body,
         "variants": names,
-        "wrong_per_million": _bounds(weighed.wrong_per_million),
-        "corrupt_s_per_month": _bounds(weighed.corrupt_s_per_month),
+        "wrong_per_million": _describe_bounds(weighed.wrong_per_million),
+        "corrupt_s_per_month": _describe_bounds(weighed.corrupt_s_per_month),
     }
 
 
-def _words(without: Free, found: Solution) -> tuple[str, ...]:
-    less, usd = without["usd_less"], without["usd_per_month"]
+def _cost_texts(without: Free, solution: Solution) -> tuple[str, ...]:
+    usd_less, usd = without["usd_less"], without["usd_per_month"]
     if not without["found"]:
         return ("integrity: what it costs was not found in time",)
-    if found.usd_per_month is None:
+    if solution.usd_per_month is None:
         if usd is None:
             return ("integrity: without it there is no plan either",)
         return (f"integrity: without it a plan is {usd:.2f} USD a month",)
-    if less is None or less <= CENT:
+    if usd_less is None or usd_less <= CENT:
         return ()
-    least = "" if found.proved else "about "
-    return (f"integrity: without it {least}{less:.2f} USD a month less",)
+    least = "" if solution.proved else "about "
+    return (f"integrity: without it {least}{usd_less:.2f} USD a month less",)
 
 
-def _named(case: Case, mix: Mix) -> str:
+def _mix_text(case: Case, mix: Mix) -> str:
     return ", ".join(f"{t.name} {v.name}" for t, v in zip(case.tiers, mix, strict=True))
 
 
-def _ends(weighed: Weighed) -> dict[str, dict[str, float]]:
-    return {key: _bounds(getattr(weighed, key)) for key in LIMITS}
+def _describe_bounds(bounds: Bounds) -> dict[str, float]:
+    return {"expected": bounds.middle, "low": bounds.low, "high": bounds.high}
 
 
-def _bounds(one: Bounds) -> dict[str, float]:
-    found = asdict(one)
-    return {"expected": found["middle"], "low": found["low"], "high": found["high"]}
-
-
-def _text(value: float) -> str:
+def _format(value: float) -> str:
     return f"{value:.4g}"

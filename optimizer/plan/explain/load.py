@@ -9,59 +9,50 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from core.errors import UnstableError
 from core.tolerances import LIMIT_INSIDE
+from optimizer.plan.inputs.case import Case
+from optimizer.plan.inputs.load import Load
 from optimizer.plan.solve.problem import Path, violations
 
-if TYPE_CHECKING:
-    from optimizer.plan.inputs.case import Case
-    from optimizer.plan.inputs.load import Load
-
-_RESOLUTION = 1e-3  # relative, of the load that is held
-_MOST = 1e6  # times the planned load: no limit is in the way
+_RESOLUTION = 1e-3  # relative, of the highest load
+_MOST = 1e6  # times the planned load: above, there is no limit
 
 
-@dataclass(frozen=True)
-class LoadMargin:
-    """The largest load, over the planned one, at which all limits are kept, and what gives way."""
+def _headroom(case: Case, path: Path) -> tuple[float, str]:
+    """Return the highest load that `path` carries, over the planned one, and what breaks above it.
 
-    factor: float
-    gives_way: str
-
-
-def load_margin(case: Case, path: Path) -> LoadMargin:
-    """Return the load up to which `path` keeps all limits that it keeps at the planned load.
-
-    Utilisation grows with the load, so its bound is exact; latency does too, and is bisected down
-    to 0.1 %, from below.
+    Up to that load `path` keeps all limits that it keeps at the planned load. Utilisation is
+    proportional to the load, so its bound is exact. Latency grows with the load, and its bound is
+    bisected from below to 0.1 %.
     """
     busiest = max(option.utilisation for option in path)
     most = min(_MOST, case.limits.max_utilisation / busiest)
-    if not _broken(case, path, most):
-        return LoadMargin(most, "utilisation")
+    if not _broken_limits(case, path, most):
+        return most, "utilisation"
     low, high = 1.0, most
     while high / low > 1.0 + _RESOLUTION:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if _broken(case, path, middle) else (middle, high)
-    return LoadMargin(low, " and ".join(_broken(case, path, high)))
+        low, high = (low, middle) if _broken_limits(case, path, middle) else (middle, high)
+    return low, " and ".join(_broken_limits(case, path, high))
 
 
-def at_load(case: Case, path: Path, factor: float) -> tuple[Case, Path]:
-    """Return the case and the fleet with `factor` times the load."""
-    other = case.with_load(factor)
-    used = tuple(
+def scale_load(case: Case, path: Path, factor: float) -> tuple[Case, Path]:
+    scaled = case.with_load(factor)
+    scaled_path = tuple(
         replace(o, utilisation=o.utilisation * factor, written=o.written * factor) for o in path
     )
-    return other, used
+    return scaled, scaled_path
 
 
-def _broken(case: Case, path: Path, factor: float) -> list[str]:
-    other, used = at_load(case, path, factor * (1.0 - LIMIT_INSIDE))  # the bound itself is kept
+def _broken_limits(case: Case, path: Path, factor: float) -> list[str]:
+    scaled, scaled_path = scale_load(
+        case, path, factor * (1.0 - LIMIT_INSIDE)
+    )  # the bound itself is kept
     try:
-        return violations(other.limited(()), used)
+        return violations(scaled.problem_with(()), scaled_path)
     except UnstableError:
         return ["utilisation"]
 
@@ -72,30 +63,30 @@ def load_of(case: Case, load: Load, now_per_s: float, path: Path) -> dict[str, o
     Parameters: now_per_s, pages a second today, on average over the day [1/s].
     """
     planned_per_s = now_per_s * load.factor
-    bound = load_margin(case, path)
+    factor, gives_way = _headroom(case, path)
     body: dict[str, object] = {
         "now_per_s": now_per_s,
         "peak": load.highest,
         "growth_per_month": load.growth_per_month,
         "planned_months": load.months,
         "planned_per_s": planned_per_s,
-        "holds_to_per_s": planned_per_s * bound.factor,
-        "headroom": bound.factor - 1.0,
-        "gives_way": bound.gives_way,
-        "holds_months": load.months_until(load.factor * bound.factor),
+        "holds_to_per_s": planned_per_s * factor,
+        "headroom": factor - 1.0,
+        "gives_way": gives_way,
+        "holds_months": load.months_until(load.factor * factor),
     }
     if load.hours:
-        body["day" if load.day else "week"] = list(_hours(case, load, now_per_s, path))
+        body["day" if load.day else "week"] = list(_hour_rows(case, load, now_per_s, path))
     return body
 
 
-def _hours(case: Case, load: Load, now_per_s: float, path: Path) -> Iterator[dict[str, object]]:
+def _hour_rows(case: Case, load: Load, now_per_s: float, path: Path) -> Iterator[dict[str, object]]:
     """Yield the load today and the fleet's state, for each hour of the day or the week."""
     for hour, share in enumerate(load.hours):
-        other, used = at_load(case, path, share / load.factor)
+        scaled, scaled_path = scale_load(case, path, share / load.factor)
         yield {
             "hour": hour,
             "per_s": now_per_s * share,
-            "utilisation": max(option.utilisation for option in used),
-            **other.percentiles_ms(used),
+            "utilisation": max(option.utilisation for option in scaled_path),
+            **scaled.percentiles_ms(scaled_path),
         }

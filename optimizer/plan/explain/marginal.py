@@ -54,9 +54,12 @@ class NextNine(TypedDict):
 
 
 class Prices(TypedDict):
-    """Around one limit: `reached` is the tightest known at the same cost; None with a reason in
-    `why`. `tighter.limit` is what the dearer fleet reaches, `looser.limit` the first that is
-    cheaper."""
+    """The prices around one limit.
+
+    `reached` is the tightest known limit at the same cost. `tighter.limit` is the limit that the
+    dearer fleet reaches, `looser.limit` the first limit at which a fleet is cheaper. A step that
+    is None has its reason in `why`.
+    """
 
     asked: float
     next_nine: NotRequired[NextNine | None]  # of the availability
@@ -67,43 +70,46 @@ class Prices(TypedDict):
 
 
 def marginal_prices(
-    problem: Problem, found: Solution, budget: Callable[[int], Budget] = Budget
+    problem: Problem, solution: Solution, budget: Callable[[int], Budget] = Budget
 ) -> dict[str, Prices]:
-    """Per limit that has a price: the steps next to the plan, exact where there are any.
+    """Return the steps next to the plan, for each limit that has a price. Steps are exact.
 
-    Parameters: found the optimum of `problem`; budget makes the bound of each limit's search.
+    Parameters: solution, the optimum of `problem`; budget makes the bound of each limit's search.
     """
-    return {axis.key: _prices(problem, found, axis, budget(SOLVES)) for axis in axes(problem)}
+    return {axis.key: _prices(problem, solution, axis, budget(SOLVES)) for axis in axes(problem)}
 
 
-def _prices(problem: Problem, found: Solution, axis: Axis, budget: Budget) -> Prices:
-    asked = axis.limit(problem)
-    assert asked is not None
-    assert found.path is not None
-    assert found.usd_per_month is not None
+def _prices(problem: Problem, solution: Solution, axis: Axis, budget: Budget) -> Prices:
+    limit = axis.limit(problem)
+    assert limit is not None
+    assert solution.path is not None
     curve = Curve(problem, axis, budget)
-    here = curve.learn(found.path, found.usd_per_month, asked)
+    here = curve.learn(solution.path, limit)
     why: dict[str, str] = {}
 
-    def sought(name: str, search: Callable[[], _Found | None], without: str = "") -> _Found | None:
+    def try_search(
+        name: str, search: Callable[[], _Found | None], without: str = ""
+    ) -> _Found | None:
         try:
-            found = search()
+            result = search()
         except SpentError as ended:
             why[name] = f"{CUT} {ended}"
             return None
-        if found is None:
+        if result is None:
             why[name] = without
-        return found
+        return result
 
     nine = None
     if axis.is_availability:
-        nine = sought("next_nine", lambda: _next_nine(curve, here, asked))
-    tighter = sought("tighter", lambda: _step(curve, asked, curve.tighter(here)), _NOTHING_TIGHTER)
-    looser = sought("looser", lambda: _step(curve, asked, curve.looser(here)), _NOTHING_LOOSER)
-    same = curve.at(asked)
-    assert same is not None  # the plan keeps it
+        nine = try_search("next_nine", lambda: _next_nine(curve, here, limit))
+    tighter = try_search(
+        "tighter", lambda: _step(curve, limit, curve.tighter(here)), _NOTHING_TIGHTER
+    )
+    looser = try_search("looser", lambda: _step(curve, limit, curve.looser(here)), _NOTHING_LOOSER)
+    same = curve.at(limit)
+    assert same is not None  # the plan keeps this limit
     prices: Prices = {
-        "asked": axis.stated(asked),
+        "asked": axis.stated(limit),
         "tighter": tighter,
         "looser": looser,
         "reached": axis.stated(same.tight),
@@ -112,8 +118,8 @@ def _prices(problem: Problem, found: Solution, axis: Axis, budget: Budget) -> Pr
     return {**prices, "next_nine": nine} if axis.is_availability else prices
 
 
-def _next_nine(curve: Curve, here: Stretch, asked: float) -> NextNine:
-    target = asked / 10.0
+def _next_nine(curve: Curve, here: Stretch, limit: float) -> NextNine:
+    target = limit / 10.0
     after = curve.at(target)
     return {
         "target": curve.axis.stated(target),
@@ -122,24 +128,24 @@ def _next_nine(curve: Curve, here: Stretch, asked: float) -> NextNine:
     }
 
 
-def _step(curve: Curve, asked: float, other: Stretch | None) -> Step | None:
-    """Return the step from the plan's point of the front to its neighbour `other`, if any."""
-    if other is None:
+def _step(curve: Curve, limit: float, neighbour: Stretch | None) -> Step | None:
+    """Return the step from the plan's point of the front to `neighbour`, if any."""
+    if neighbour is None:
         return None
-    axis, here = curve.axis, curve.at(asked)
+    axis, here = curve.axis, curve.at(limit)
     assert here is not None  # the plan keeps it
-    more = other.usd - here.usd
+    usd_more = neighbour.usd - here.usd
     if axis.is_availability:
-        far = nines(other.tight) - nines(here.tight)
+        distance = nines(neighbour.tight) - nines(here.tight)
     else:
-        far = here.tight - other.tight
-    slope = round(more / far, 4) if math.isfinite(far) and far else None
+        distance = here.tight - neighbour.tight
+    slope = round(usd_more / distance, 4) if math.isfinite(distance) and distance else None
     step: Step = {
-        "limit": axis.stated(other.tight) if math.isfinite(other.tight) else None,
-        "usd_per_month": round(other.usd, 2),
-        "usd_more": round(more, 2),
-        "fleet": fleet_text(other.path),
-        "predicted": predicted(curve.problem, other.path),
+        "limit": axis.stated(neighbour.tight) if math.isfinite(neighbour.tight) else None,
+        "usd_per_month": round(neighbour.usd, 2),
+        "usd_more": round(usd_more, 2),
+        "fleet": fleet_text(neighbour.path),
+        "predicted": predicted(curve.problem, neighbour.path),
     }
     if axis.is_availability:
         return {**step, "usd_per_nine": slope}

@@ -28,18 +28,18 @@ from optimizer.plan.solve.model import Solution
 from optimizer.plan.solve.presolve import cost
 from optimizer.plan.solve.problem import Path, Problem, unavailability_of
 
-NINES_BEYOND = 3  # the SLO, up to which availability is drawn
+NINES_BEYOND = 3  # beyond the SLO, the end of the drawn range
 TIMES_THE_PLAN = 10.0  # the dearest fleet that is drawn: beyond, a tail nears the service time
-_SMALL_STEPS = 4.0  # to a gap: then it is halved
+_SMALL_STEPS = 4.0  # in a gap: if it is wider, it is halved
 
 
 @dataclass(frozen=True)
 class Front:
     """Points of C(x), cheapest first: no fleet reaches the point's x for less.
 
-    closed[i]: the next point is the next one there is. A point's cost is also that of all looser
-    limits down to `same_cost_from` (null: of all). `cut` says what ended the search, if
-    anything did; empty: these are all points.
+    closed[i]: there is no point between this one and the next one. A point's cost is also the cost
+    of all looser limits down to `same_cost_from` (null: of all). `cut` is the reason why the
+    search ended early; empty: these are all points.
     """
 
     axis: Axis
@@ -48,7 +48,6 @@ class Front:
     cut: str
 
     def body(self, problem: Problem, chosen: Path) -> dict[str, object]:
-        """Return the front for plan.json."""
         points = [
             {
                 **_point(self.axis, problem, stretch),
@@ -58,35 +57,36 @@ class Front:
             for stretch, closed in zip(self.points, self.closed, strict=True)
             if math.isfinite(stretch.tight)
         ]
-        asked = self.axis.limit(problem)
+        limit = self.axis.limit(problem)
         return {
             "limit": self.axis.key,
-            "asked": None if asked is None else self.axis.stated(asked),
+            "asked": None if limit is None else self.axis.stated(limit),
             "complete": not self.cut,
             "cut": self.cut or None,
             "points": points,
         }
 
 
-def front(curve: Curve, found: Solution, *, points_max: int = 24, finest: float = 0.002) -> Front:
+def front(
+    curve: Curve, solution: Solution, *, points_max: int = 24, finest: float = 0.002
+) -> Front:
     """Return the front of cost against the curve's limit, all other limits kept.
 
-    From the cheapest fleet at all to the best that costs at most `TIMES_THE_PLAN` times the plan,
-    for availability at most `NINES_BEYOND` nines beyond the SLO. If there are more than
-    `points_max` points, or the budget ends, those found are spread over the range; points closer
-    than `finest` (of the limit, relative to it) to a found one are not looked for. `cut` says so.
+    The front goes from the cheapest fleet to the best one that costs at most `TIMES_THE_PLAN` times
+    the plan; for availability it ends at most `NINES_BEYOND` nines beyond the SLO. If there are
+    more than `points_max` points, or the budget ends, the points are spread over the range. Points
+    closer to another one than `finest` (relative to the limit) are not searched. `cut` says so.
     """
-    asked = curve.axis.limit(curve.problem)
-    assert found.path is not None
-    assert found.usd_per_month is not None
-    reached = curve.axis.reached(curve.problem, found.path)
-    curve.learn(found.path, found.usd_per_month, reached if asked is None else asked)
-    end = (asked or reached) / 10**NINES_BEYOND if curve.axis.is_availability else 0.0
-    usd_max = TIMES_THE_PLAN * found.usd_per_month + CENT
+    limit = curve.axis.limit(curve.problem)
+    assert solution.path is not None
+    reached = curve.axis.reached(curve.problem, solution.path)
+    curve.learn(solution.path, reached if limit is None else limit)
+    end = (limit or reached) / 10**NINES_BEYOND if curve.axis.is_availability else 0.0
+    usd_max = TIMES_THE_PLAN * cost(solution.path) + CENT
     cut, unsure = "", 0.0
     try:
         curve.at(math.inf)
-        while (gap := _widest(curve, end, usd_max, unsure)) is not None:
+        while (gap := _widest_gap(curve, end, usd_max, unsure)) is not None:
             if gap.width < finest:
                 raise SpentError(f"at steps below {finest:.1%}")
             if len(curve.known) >= points_max:
@@ -101,16 +101,16 @@ def front(curve: Curve, found: Solution, *, points_max: int = 24, finest: float 
     except SpentError as ended:
         cut = f"cut {ended}: there may be more points than these"
     points = tuple(p for p in reversed(curve.known) if p.loose >= end and p.usd <= usd_max)
-    closed = tuple(p.tight < end or curve.closed(p) for p in points)
+    closed = tuple(p.tight < end or curve.is_closed(p) for p in points)
     return Front(curve.axis, points, closed, cut)
 
 
 @dataclass(frozen=True)
 class _Gap:
-    """The unknown below a stretch that ends at `high`: down to `low`, where C is known again.
+    """The unknown range below a stretch that ends at `high`, down to `low`, where C is known again.
 
-    below: the tightest step from high; step: from the neighbour that led to high just below it, as
-    a factor (infinite, if none did).
+    below: the next tighter limit below high. step: the factor from the neighbour just above to
+    high, if that neighbour led to it (otherwise infinite).
     """
 
     low: float
@@ -120,35 +120,34 @@ class _Gap:
 
     @property
     def width(self) -> float:
-        """Width on a log scale."""
         if math.isinf(self.high):
             return math.inf
         return math.log(self.high / max(self.low, self.high / FAR))
 
     @property
     def question(self) -> float:
-        """The limit to solve at: just below high; half way down, if such steps are small here."""
+        """The next limit to solve at: just below high, or half way down if such steps are small."""
         if math.isinf(self.high) or self.width <= _SMALL_STEPS * math.log(self.step):
             return self.below
         return min(middle(self.low, self.high), self.below)
 
 
-def _widest(curve: Curve, end: float, usd_max: float, unsure: float) -> _Gap | None:
+def _widest_gap(curve: Curve, end: float, usd_max: float, unsure: float) -> _Gap | None:
     """Return the widest gap above `end` below a fleet of at most `usd_max`.
 
-    Of the gap that contains `unsure` only the part above it counts.
+    Only the part above `unsure` counts of the gap that contains it.
     """
     gaps = []
     for index, stretch in enumerate(curve.known):
         below = curve.axis.below(stretch.tight)
-        if below is None or below < end or stretch.usd > usd_max or curve.closed(stretch):
+        if below is None or below < end or stretch.usd > usd_max or curve.is_closed(stretch):
             continue
         low = curve.known[index - 1].loose if index else max(curve.infeasible, end)
         if low <= unsure < stretch.tight:
             low = unsure
         if below <= low:
             continue
-        walked = index + 1 < len(curve.known) and curve.closed(curve.known[index + 1])
+        walked = index + 1 < len(curve.known) and curve.is_closed(curve.known[index + 1])
         step = curve.known[index + 1].tight / stretch.tight if walked else math.inf
         gaps.append(_Gap(low, stretch.tight, below, step))
     return max(gaps, key=lambda gap: gap.width, default=None)

@@ -7,24 +7,28 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
-from core.errors import InputError
+from core.errors import InputError, PlannerError
 from core.tolerances import CENT
+from optimizer.fit import Results
 from optimizer.plan.explain.curve import AVAILABILITY, Axis, Budget, Curve
 from optimizer.plan.explain.marginal import marginal_prices
 from optimizer.plan.explain.pareto import front
-from optimizer.plan.explain.relaxation import SECONDS, SOLVES, Relaxation, relaxations, together
+from optimizer.plan.explain.relaxation import (
+    SECONDS,
+    SOLVES,
+    Relaxation,
+    relax_together,
+    relaxations,
+)
 from optimizer.plan.explain.sensitivity import Variants, sensitivity
-from optimizer.plan.solve.deadline import Clock, Deadline, OutOfTimeError
-from optimizer.plan.solve.model import Solution, solve
+from optimizer.plan.solve.deadline import Clock, Deadline
+from optimizer.plan.solve.model import Solution, attempt
 from optimizer.plan.solve.options import NODES_MAX, Option, usd_when_off
 from optimizer.plan.solve.presolve import cost
 from optimizer.plan.solve.problem import FAMILIES, Problem
 from optimizer.plan.solve.table import columns
-
-if TYPE_CHECKING:
-    from optimizer.fit import Results
 
 _NOTHING = "none of the SLOs: stability and the replicas' placement alone set this cost"
 _BINDING_S = 5.0  # of each solve
@@ -33,9 +37,12 @@ _FRONT_SOLVES = 90
 _SENSITIVITY_SOLVES = 20
 
 
-class Relaxed(TypedDict):
-    """Each limit that suffices if it alone gives way or, where there is none, values of several
-    that suffice together; `cut`, where the search was."""
+class RelaxationBody(TypedDict):
+    """The relaxations that make a plan feasible.
+
+    `alone`: limits of which each one suffices. `together`: if there are none, values of several
+    limits that suffice together. `cut`: the reason if the search was cut.
+    """
 
     alone: list[dict[str, object]]
     together: list[dict[str, object]]
@@ -44,10 +51,10 @@ class Relaxed(TypedDict):
 
 @dataclass(frozen=True)
 class ExplainOptions:
-    """Explanations that a plan should carry, their time limits, and the listener to their progress.
+    """The requested explanations of a plan, their time limits, and the listener to progress.
 
-    What binds and, without a feasible plan, the relaxations are always there. `records` of the run
-    let the simulator decide between fleets; without them the law's plan stands, for the reason
+    Binding limits and, without a feasible plan, relaxations are always included. `records` of the
+    run let the simulator decide between fleets; without them the law's plan stands, for the reason
     `not_simulated`.
     """
 
@@ -73,71 +80,80 @@ class ExplainOptions:
         return Budget(solves, seconds=seconds, share=0.5, clock=self.clock, say=self.say)
 
 
-def explained(
-    problem: Problem, found: Solution, source: Variants, wanted: ExplainOptions, deadline: Deadline
+def explain(
+    problem: Problem,
+    solution: Solution,
+    source: Variants,
+    options: ExplainOptions,
+    deadline: Deadline,
 ) -> dict[str, object]:
-    """Return the requested `marginal`, `pareto` and `sensitivity` of a feasible plan, for
-    plan.json.
+    """Return `marginal`, `pareto` and `sensitivity` for plan.json, as far as requested.
 
     The marginal prices, which every plan has, end at the deadline. All three need a proved optimum,
     and are absent for other plans.
     """
-    assert found.path is not None
+    assert solution.path is not None
     body: dict[str, object] = {}
-    if not found.proved:
+    if not solution.proved:
         return body
-    if wanted.marginal:
+    if options.marginal:
         body["marginal"] = marginal_prices(
-            problem, found, lambda solves: wanted.marginal_budget(solves, deadline)
+            problem, solution, lambda solves: options.marginal_budget(solves, deadline)
         )
-    if wanted.pareto:
+    if options.pareto:
         body["pareto"] = [
-            front(Curve(problem, axis, wanted.budget(_FRONT_SOLVES)), found).body(
-                problem, found.path
+            front(Curve(problem, axis, options.budget(_FRONT_SOLVES)), solution).body(
+                problem, solution.path
             )
             for axis in _front_axes(problem)
         ]
-    if wanted.sensitivity:
-        body["sensitivity"] = sensitivity(source, found, wanted.budget(_SENSITIVITY_SOLVES))
+    if options.sensitivity:
+        body["sensitivity"] = sensitivity(source, solution, options.budget(_SENSITIVITY_SOLVES))
     return body
 
 
 def _front_axes(problem: Problem) -> list[Axis]:
-    """Availability, and the highest percentile that has a limit."""
+    """Return availability, and the highest percentile that has a limit."""
     tail = [Axis(f"p{max(problem.latency_ms_max)}_ms")] if problem.latency_ms_max else []
     return [AVAILABILITY, *tail]
 
 
 def binding_of(
-    problem: Problem, found: Solution, source: Variants, others: Sequence[str], deadline: Deadline
-) -> tuple[str, ...]:
-    """Return the binding limits, with `others` (promises, integrity) that this problem lacks."""
-    own = binding(problem, found, source, deadline)
-    return (*others,) if others and own == [_NOTHING] else (*own, *others)
-
-
-def binding(
     problem: Problem,
-    found: Solution,
+    solution: Solution,
+    source: Variants,
+    other_limits: Sequence[str],
+    deadline: Deadline,
+) -> tuple[str, ...]:
+    """Return the binding limits, with `other_limits` (promises, integrity) outside this problem."""
+    own_limits = find_binding(problem, solution, source, deadline)
+    return (
+        (*other_limits,)
+        if other_limits and own_limits == [_NOTHING]
+        else (*own_limits, *other_limits)
+    )
+
+
+def find_binding(
+    problem: Problem,
+    solution: Solution,
     source: Variants | None = None,
     deadline: Deadline | None = None,
 ) -> list[str]:
     """Return the limits without which the plan is cheaper, with the saving, largest first."""
-    assert found.usd_per_month is not None
     deadline = deadline or Deadline(math.inf)
     saved: list[tuple[float, str]] = []
     cut = []
     for family in filter(lambda f: _can_bind(problem, f), FAMILIES):
-        other = _solved(problem.without(family), found, deadline.within(_BINDING_S))
-        assert other.usd_per_month is not None  # a relaxation of a feasible problem
-        less = found.usd_per_month - other.usd_per_month
-        if less <= CENT and not other.proved:
+        relaxed = attempt(problem.without(family), solution.path, deadline.within(_BINDING_S))
+        usd_less = cost(solution.path) - cost(relaxed.path)
+        if usd_less <= CENT and not relaxed.proved:
             cut.append(family)
-        if less > CENT:
-            least = "" if other.proved else "at least "
-            saved.append((less, f"{family}: without it {least}{less:.2f} USD a month less"))
+        if usd_less > CENT:
+            least = "" if relaxed.proved else "at least "
+            saved.append((usd_less, f"{family}: without it {least}{usd_less:.2f} USD a month less"))
     if source is not None:
-        saved += _nodes_binding(problem, found, source, deadline.within(_BINDING_S))
+        saved += _node_savings(problem, solution, source, deadline.within(_BINDING_S))
     if not saved and cut:
         return [f"not decided in time: what a plan costs without {' or '.join(cut)}"]
     if not saved:
@@ -145,25 +161,20 @@ def binding(
     return [text for _, text in sorted(saved, reverse=True)]
 
 
-def _solved(problem: Problem, found: Solution, deadline: Deadline) -> Solution:
-    limit_s, clock = deadline.left_s(), deadline.clock
-    return solve(problem, known=found.path, limit_s=limit_s, clock=clock)
-
-
-def infeasible(
+def explain_infeasible(
     problem: Problem, source: Variants | None = None, deadline: Deadline | None = None
-) -> tuple[list[str], Relaxed]:
-    """Why nothing is feasible, in words, and the smallest relaxations."""
-    own = (deadline or Deadline(math.inf)).within(SECONDS)
-    budget = Budget(SOLVES, seconds=own.left_s(), clock=own.clock)
+) -> tuple[list[str], RelaxationBody]:
+    """Return the reasons why nothing is feasible, as texts, and the smallest relaxations."""
+    search_deadline = (deadline or Deadline(math.inf)).within(SECONDS)
+    budget = Budget(SOLVES, seconds=search_deadline.left_s(), clock=search_deadline.clock)
     alone = relaxations(problem, budget, source)
-    joint = [] if alone else together(problem, budget)
-    body: Relaxed = {
-        "alone": [one.body(problem) for one in alone],
-        "together": [one.body(problem) for one in joint],
+    joint = [] if alone else relax_together(problem, budget)
+    body: RelaxationBody = {
+        "alone": [relaxation.body(problem) for relaxation in alone],
+        "together": [relaxation.body(problem) for relaxation in joint],
         "cut": budget.ended or None,
     }
-    texts = [*_empty_tiers(problem), *_words(alone, joint, budget.ended)]
+    texts = [*_empty_tiers(problem), *_relaxation_texts(alone, joint, budget.ended)]
     return texts, body
 
 
@@ -175,38 +186,48 @@ def _empty_tiers(problem: Problem) -> list[str]:
     ]
 
 
-def _words(alone: list[Relaxation], joint: list[Relaxation], ended: str) -> list[str]:
+def _relaxation_texts(alone: list[Relaxation], joint: list[Relaxation], ended: str) -> list[str]:
     cut = [f"the search for what would help was cut {ended}: more may help"] if ended else []
     if alone:
-        return [*(_text(one, "with the other limits kept") for one in alone), *cut]
+        return [
+            *(_relaxation_text(relaxation, "with the other limits kept") for relaxation in alone),
+            *cut,
+        ]
     if joint:
         head = "no single limit can be blamed; loosened by one common factor, these suffice:"
-        return [head, *(_text(one, "with the others of this list") for one in joint), *cut]
+        return [
+            head,
+            *(_relaxation_text(relaxation, "with the others of this list") for relaxation in joint),
+            *cut,
+        ]
     if ended:
         return cut
     return ["no single limit can be blamed, and loosening all of them together does not help"]
 
 
-def _text(one: Relaxation, how: str) -> str:
-    """One relaxation in words; a value is rounded to the side on which it is feasible."""
-    usd = f"{cost(one.path):.2f} USD a month"
-    if one.value is None or one.asked is None:
-        return f"{one.limit}: dropping it makes a plan feasible, for {usd}"
-    if one.limit == "max_nodes":
-        return f"max_nodes: {one.asked:g} allowed, {one.value:g} are enough, for {usd}"
-    axis = Axis(one.limit)
-    name, asked, value = one.limit.removesuffix("_ms"), one.asked, one.value
+def _relaxation_text(relaxation: Relaxation, condition: str) -> str:
+    """Return one relaxation as text; its value is rounded to the feasible side."""
+    usd = f"{cost(relaxation.path):.2f} USD a month"
+    if relaxation.value is None or relaxation.asked is None:
+        return f"{relaxation.limit}: dropping it makes a plan feasible, for {usd}"
+    if relaxation.limit == "max_nodes":
+        return (
+            f"max_nodes: {relaxation.asked:g} allowed, {relaxation.value:g} are enough, for {usd}"
+        )
+    axis = Axis(relaxation.limit)
+    name = relaxation.limit.removesuffix("_ms")
+    limit, value = relaxation.asked, relaxation.value
     reached = axis.text(axis.from_stated(value))
     if axis.is_availability:
-        least = "the most" if one.least else "reachable"
-        return f"{name}: {asked} asked, {reached} is {least} {how}, for {usd}; " + (
-            f"short by {asked - value:.2g}"
+        least = "the most" if relaxation.least else "reachable"
+        return f"{name}: {limit} asked, {reached} is {least} {condition}, for {usd}; " + (
+            f"short by {limit - value:.2g}"
         )
-    least = "the least" if one.least else "reachable"
+    least = "the least" if relaxation.least else "reachable"
     if axis.key in ("utilisation", "collision"):
-        return f"{name}: {asked:.0%} asked, {reached} is {least} {how}, for {usd}"
-    short = f"short by {value - asked:.1f} ms"
-    return f"{name}: {asked:g} ms asked, {reached} is {least} {how}, for {usd}; {short}"
+        return f"{name}: {limit:.0%} asked, {reached} is {least} {condition}, for {usd}"
+    short = f"short by {value - limit:.1f} ms"
+    return f"{name}: {limit:g} ms asked, {reached} is {least} {condition}, for {usd}; {short}"
 
 
 def _can_bind(problem: Problem, family: str) -> bool:
@@ -217,32 +238,35 @@ def _can_bind(problem: Problem, family: str) -> bool:
     return problem.without(family) != problem
 
 
-def _nodes_binding(
-    problem: Problem, found: Solution, source: Variants, deadline: Deadline
+def _node_savings(
+    problem: Problem, solution: Solution, source: Variants, deadline: Deadline
 ) -> list[tuple[float, str]]:
-    """Return the saving with twice max_nodes; skipped if one machine more is too expensive."""
-    assert found.usd_per_month is not None
-    least = [float(columns(tier).usd.min()) for tier in problem.options]
-    larger = [_more_than(tier, source.max_nodes) for tier in problem.options]
-    dearer = min(sum(least) - one + more for one, more in zip(least, larger, strict=True))
-    if dearer >= found.usd_per_month - CENT:
+    """Return the saving with twice max_nodes; empty if one more machine is too expensive."""
+    usd_least = [float(columns(tier).usd.min()) for tier in problem.options]
+    usd_larger = [_usd_of_more(tier, source.max_nodes) for tier in problem.options]
+    dearer = min(
+        sum(usd_least) - least + larger for least, larger in zip(usd_least, usd_larger, strict=True)
+    )
+    if dearer >= cost(solution.path) - CENT:
         return []
     most = min(2 * source.max_nodes, NODES_MAX)
     if most == source.max_nodes:
         return []
     try:
         larger_problem = source.problem(max_nodes=most, check=deadline.check)
-    except (InputError, OutOfTimeError):  # more than is listed, or than there is time: not decided
+    except (InputError, PlannerError):  # too many options, or no time: not decided
         return []
-    other = _solved(larger_problem, found, deadline)
-    if other.usd_per_month is None or found.usd_per_month - other.usd_per_month <= CENT:
+    saved = cost(solution.path) - cost(attempt(larger_problem, solution.path, deadline).path)
+    if saved <= CENT:
         return []
-    saved = found.usd_per_month - other.usd_per_month
     return [(saved, f"max_nodes: with {most} allowed {saved:.2f} USD a month less")]
 
 
-def _more_than(tier: Sequence[Option], machines: int) -> float:
-    """Cost of one machine more than that: the cheapest type, off where it need not be on."""
+def _usd_of_more(tier: Sequence[Option], machines: int) -> float:
+    """Return the least cost of a tier with one machine more than `machines`.
+
+    The machines are of the cheapest type, and off if they need not be on.
+    """
     c = columns(tier)
     row = int((c.usd / c.needed).argmin())
     on = float(c.usd[row] / c.needed[row])

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from core.arrays import Floats
-from core.errors import InputError
+from core.errors import InputError, PlannerError
 from optimizer.plan.explain.curve import (
     Axis,
     Budget,
@@ -36,14 +36,14 @@ from optimizer.plan.solve.table import Columns, OptionTable, columns
 
 SOLVES = 120
 SECONDS = 45.0
-_CHEAPEST_S = 20.0  # for the cost at the value that was found
+_CHEAPEST_S = 20.0  # for the cost at the relaxed value
 _FACTOR_MAX = 1e6
-_OF_AXES = ("availability", "latency", "utilisation", "collision")  # families that axes cover
+_OF_AXES = ("availability", "latency", "utilisation", "collision")  # families that have an axis
 
 
 @dataclass(frozen=True)
 class Relaxation:
-    """A limit and the value that makes the plan feasible; `least`: proved that no tighter one does.
+    """A limit and the value that makes the plan feasible; `least`: no tighter value does (proved).
 
     limit: availability | p95_ms | p99_ms | utilisation | collision | max_nodes, or another family,
     which can only be dropped (value None). `path` is the cheapest fleet then.
@@ -56,7 +56,6 @@ class Relaxation:
     path: Path
 
     def body(self, problem: Problem) -> dict[str, object]:
-        """Return the relaxation for plan.json."""
         return {
             "limit": self.limit,
             "asked": self.asked,
@@ -76,25 +75,28 @@ def relaxations(
     Parameters: problem infeasible; source makes the same problem with other max_nodes.
     Returns: none, if no single limit suffices (or the budget ended before one was found).
     """
-    others = [f for f in FAMILIES if f not in _OF_AXES]
+    dropped_families = [f for f in FAMILIES if f not in _OF_AXES]
     tries: list[Callable[[], Relaxation | None]] = [
-        *(lambda axis=axis: _alone(problem, axis, budget) for axis in _limits(problem)),
-        *(lambda family=family: _dropped(problem, family, budget) for family in others),
+        *(lambda axis=axis: _relax_alone(problem, axis, budget) for axis in _limit_axes(problem)),
+        *(
+            lambda family=family: _drop_family(problem, family, budget)
+            for family in dropped_families
+        ),
     ]
     if source is not None:
-        tries.append(lambda: _more_nodes(source, budget))
-    found: list[Relaxation] = []
+        tries.append(lambda: _raise_max_nodes(source, budget))
+    results: list[Relaxation] = []
     for search in tries:
         try:
-            one = search()
-        except SpentError:  # the budget remembers it
+            relaxation = search()
+        except SpentError:  # the budget keeps the reason
             continue
-        if one is not None:
-            found.append(one)
-    return found
+        if relaxation is not None:
+            results.append(relaxation)
+    return results
 
 
-def together(problem: Problem, budget: Budget) -> list[Relaxation]:
+def relax_together(problem: Problem, budget: Budget) -> list[Relaxation]:
     """Return all limits relaxed by one factor, the least within 1 %, and its cheapest fleet.
 
     Returns: the limits that give way, with values that suffice together (verified); none of them is
@@ -106,38 +108,38 @@ def together(problem: Problem, budget: Budget) -> list[Relaxation]:
         return []
     if path is None:
         return []
-    found = []
-    for axis in _limits(problem):
-        asked, reached = axis.limit(problem), axis.reached(problem, path)
-        if asked is not None and reached > asked:
+    results = []
+    for axis in _limit_axes(problem):
+        limit, reached = axis.limit(problem), axis.reached(problem, path)
+        if limit is not None and reached > limit:
             value = axis.stated(reached)
-            found.append(Relaxation(axis.key, axis.stated(asked), value, False, path))
-            problem = axis.imposed(problem, reached)
-    return [] if violations(problem, path) else found
+            results.append(Relaxation(axis.key, axis.stated(limit), value, False, path))
+            problem = axis.impose(problem, reached)
+    return [] if violations(problem, path) else results
 
 
-def _limits(problem: Problem) -> list[Axis]:
-    own = (Axis("utilisation"), Axis("collision"))
-    return [*axes(problem), *(axis for axis in own if axis.limit(problem) is not None)]
+def _limit_axes(problem: Problem) -> list[Axis]:
+    other_axes = (Axis("utilisation"), Axis("collision"))
+    return [*axes(problem), *(axis for axis in other_axes if axis.limit(problem) is not None)]
 
 
-def _alone(problem: Problem, axis: Axis, budget: Budget) -> Relaxation | None:
+def _relax_alone(problem: Problem, axis: Axis, budget: Budget) -> Relaxation | None:
     """Return the tightest x of one limit with which the others can be kept."""
-    asked = axis.limit(problem)
-    assert asked is not None
+    limit = axis.limit(problem)
+    assert limit is not None
     coin = _lost_availability if axis.is_availability else _smallness
-    search = replace(problem, options=_paid(problem.options, coin))
-    path = budget.solve(axis.imposed(search, math.inf)).path
+    search = replace(problem, options=_reprice_all(problem.options, coin))
+    path = budget.solve(axis.impose(search, math.inf)).path
     if path is None:
         return None
-    infeasible, best, walk, cut = asked, axis.reached(problem, path), True, False
+    infeasible, best, walk, cut = limit, axis.reached(problem, path), True, False
     try:
         while True:
             below = axis.below(best)
             if below is None or below <= infeasible:
                 break
             x = below if walk or math.isinf(best) else middle(infeasible, best)
-            path = budget.solve(axis.imposed(search, x)).path
+            path = budget.solve(axis.impose(search, x)).path
             if path is None:
                 infeasible = x
             else:
@@ -147,38 +149,43 @@ def _alone(problem: Problem, axis: Axis, budget: Budget) -> Relaxation | None:
         cut = True
     if math.isinf(best):
         return None
-    cheapest = budget.last(axis.imposed(problem, best), _CHEAPEST_S)
-    if cheapest is None:  # there is one: it was found above, paid in the other coin
+    cheapest = budget.last(axis.impose(problem, best), _CHEAPEST_S)
+    if cheapest is None:  # a fleet exists: the search above, with the other objective, had one
         raise UnprovedError(budget.end(f"before it had the cheapest fleet at another {axis.key}"))
-    return Relaxation(axis.key, axis.stated(asked), axis.stated(best), not cut, cheapest)
+    return Relaxation(axis.key, axis.stated(limit), axis.stated(best), not cut, cheapest)
 
 
-def _dropped(problem: Problem, family: str, budget: Budget) -> Relaxation | None:
-    """Return a family of limits without a single number, which can only be dropped."""
+def _drop_family(problem: Problem, family: str, budget: Budget) -> Relaxation | None:
+    """Return the relaxation that drops a family of limits that has no single number."""
     free = problem.without(family)
     path = None if free == problem else budget.solve(free).path
     return None if path is None else Relaxation(family, None, None, False, path)
 
 
-def _more_nodes(source: Variants, budget: Budget) -> Relaxation | None:
+def _raise_max_nodes(source: Variants, budget: Budget) -> Relaxation | None:
     """Return the least max_nodes with which all limits can be kept.
 
-    It is searched up to four times as many, 40 more, or the largest allowed number.
+    It is searched up to the least of: four times as many, 40 more, the largest allowed number.
     """
     low = source.max_nodes
     high = min(4 * low, low + 40, NODES_MAX)
     if high <= low:
         return None
-    try:
-        best = budget.solve(source.problem(max_nodes=high, check=budget.check)).path
-    except InputError:  # more machines are more than this model lists: not decided
-        budget.end(f"before {high} max_nodes, which are more than can be listed")
-        return None
+
+    def cheapest(nodes: int) -> Path | None:
+        try:
+            problem = source.problem(max_nodes=nodes, check=budget.check)
+        except (InputError, PlannerError):  # outside the models' range: not decided
+            many = f"before {nodes} max_nodes, which are more than can be listed or solved"
+            raise SpentError(budget.end(many)) from None
+        return budget.solve(problem).path
+
+    best = cheapest(high)
     if best is None:
         return None
     while high - low > 1:
         nodes = (low + high) // 2
-        path = budget.solve(source.problem(max_nodes=nodes, check=budget.check)).path
+        path = cheapest(nodes)
         if path is None:
             low = nodes
         else:
@@ -190,14 +197,14 @@ def _least_factor(problem: Problem, budget: Budget) -> Path | None:
     """Return the cheapest fleet at the least common factor."""
     low, high, best = 1.0, 2.0, None
     while best is None:
-        best = budget.solve(_loosened(problem, high)).path
+        best = budget.solve(_loosen(problem, high)).path
         if best is None:
             if high >= _FACTOR_MAX:
                 return None
             low, high = high, min(high * high, _FACTOR_MAX)
     while high / low > 1.01:
         factor = math.sqrt(low * high)
-        path = budget.solve(_loosened(problem, factor)).path
+        path = budget.solve(_loosen(problem, factor)).path
         if path is None:
             low = factor
         else:
@@ -205,33 +212,33 @@ def _least_factor(problem: Problem, budget: Budget) -> Path | None:
     return best
 
 
-def _loosened(problem: Problem, factor: float) -> Problem:
-    for axis in _limits(problem):
-        asked = axis.limit(problem)
-        assert asked is not None
-        problem = axis.imposed(problem, asked * factor)
+def _loosen(problem: Problem, factor: float) -> Problem:
+    for axis in _limit_axes(problem):
+        limit = axis.limit(problem)
+        assert limit is not None
+        problem = axis.impose(problem, limit * factor)
     return problem
 
 
-def _paid(
+def _reprice_all(
     options: Sequence[Sequence[Option]], coin: Callable[[Columns], Floats]
 ) -> tuple[Sequence[Option], ...]:
-    return tuple(_repriced(tier, coin(columns(tier))) for tier in options)
+    return tuple(_reprice(tier, coin(columns(tier))) for tier in options)
 
 
-def _repriced(tier: Sequence[Option], usd: Floats) -> Sequence[Option]:
+def _reprice(tier: Sequence[Option], usd: Floats) -> Sequence[Option]:
     if isinstance(tier, OptionTable):
-        other = copy.copy(tier)
-        other.columns = replace(tier.columns, usd=usd)
-        return other
+        table = copy.copy(tier)
+        table.columns = replace(tier.columns, usd=usd)
+        return table
     return tuple(replace(o, usd_per_month=float(v)) for o, v in zip(tier, usd, strict=True))
 
 
 def _lost_availability(tier: Columns) -> Floats:
-    """Losses add up over the tiers; scaled to what a solver's tolerance of 1e-6 tells apart."""
+    """Return the loss, which adds up over tiers, scaled for a solver's tolerance of 1e-6."""
     return np.minimum(1e12, 1e7 * tier.loss)
 
 
 def _smallness(tier: Columns) -> Floats:
-    """Falls with nodes and vCPUs, never below zero."""
+    """Return a figure that falls with nodes and vCPUs, and is never below zero."""
     return 100.0 - np.log(tier.needed * tier.vcpus)

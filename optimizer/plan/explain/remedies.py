@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
 from core.errors import SparecraftError
 from core.tolerances import CENT
@@ -22,21 +22,20 @@ from optimizer.plan.explain.single_measures import (
     replication_alone,
     spares_alone,
 )
+from optimizer.plan.inputs.case import Case
+from optimizer.plan.inputs.remedy import Remedy
 from optimizer.plan.solve.model import Solution
 from optimizer.plan.solve.presolve import cost
-from optimizer.plan.solve.problem import FAMILIES, Problem
+from optimizer.plan.solve.problem import FAMILIES, Path, Problem
 
-if TYPE_CHECKING:
-    from optimizer.plan.inputs.case import Case
-    from optimizer.plan.inputs.remedy import Remedy
-    from optimizer.plan.solve.problem import Path
-
-_FEWER_SHARE = 1.0 / 6.0  # of the time that is left, for equally cheap fleets with fewer copies
+_FEWER_SHARE = 1.0 / 6.0  # of the remaining time, for equally cheap fleets with fewer copies
 
 
 class Row(TypedDict):
-    """The cheapest fleet of one way out; without one `cut` or the `reason`. A remedy's also has its
-    name, and its price beside the fleet's."""
+    """The cheapest fleet with one measure; without a fleet it has `cut` or `reason`.
+
+    The row of a remedy also has its name, and its price beside the fleet's.
+    """
 
     name: NotRequired[str]
     usd_per_month: float | None
@@ -48,7 +47,7 @@ class Row(TypedDict):
 
 
 class Cheapest(TypedDict):
-    """The cheapest way, a remedy's name, equally cheap ones, and what may be so."""
+    """The cheapest measure (with its name if it is a remedy), and those that may be as cheap."""
 
     way: str | None
     name: str | None
@@ -59,10 +58,10 @@ class Cheapest(TypedDict):
 
 
 class AgainstLimping(TypedDict):
-    """The fleet if nothing limped, what the plan has beyond it, each way out.
+    """The fleet without limping, the plan's additions to it, and each measure.
 
-    `bought` is by tier. Replication without a copy more has a cost and a `reason`: no answer by
-    copies. `remedies` come cheapest first.
+    `bought` is by tier. Replication without an additional copy has a cost and a `reason`, and is
+    no measure. `remedies` come cheapest first.
     """
 
     without_limping: Row
@@ -78,8 +77,8 @@ _NONE: Row = {"usd_per_month": None, "fleet": None}
 
 
 @dataclass(frozen=True)
-class _Tried:
-    """One way planned with: its row, its problem where that was solved, and its fleet if any."""
+class _Attempt:
+    """A plan with one measure: its row, its problem if it was solved, and its fleet if any."""
 
     row: Row
     problem: Problem | None = None
@@ -87,133 +86,142 @@ class _Tried:
 
 
 def solves_of(case: Case) -> int:
-    """Return the largest time of `against_limping`: each way once, and once without each limit."""
+    """Return the most solves of `plan_against_limping`.
+
+    Each measure is solved once, and once without each limit.
+    """
     return 1 + (2 + len(case.remedies)) * (1 + len(FAMILIES))
 
 
-def against_limping(
-    case: Case, problem: Problem, found: Solution, budget: Budget
+def plan_against_limping(
+    case: Case, problem: Problem, solution: Solution, budget: Budget
 ) -> AgainstLimping:
-    """Plan again for each way out.
+    """Plan again with each measure against limping.
 
-    Parameters: problem and found, of the case as it is.
+    Parameters: problem and solution of the case as it is.
     """
     check = budget.check
-    plain = _planned("none", lambda: case.without_limping().problem(check=check), budget)
-    cured = [_with_remedy(case, remedy, budget) for remedy in case.remedies]
-    few = _few_copies(case, plain, budget)
-    spares = _alone("spares", spares_alone, problem, few, budget)
-    copies = _alone("replication", replication_alone, problem, few, budget)
-    if few.path is not None and copies.path is not None and not more_copies(few.path, copies.path):
+    plain = _plan("none", lambda: case.without_limping().problem(check=check), budget)
+    remedied = [_plan_with_remedy(case, remedy, budget) for remedy in case.remedies]
+    start = _fewest_copies_start(case, plain, budget)
+    spares = _plan_alone("spares", spares_alone, problem, start, budget)
+    copies = _plan_alone("replication", replication_alone, problem, start, budget)
+    if (
+        start.path is not None
+        and copies.path is not None
+        and not more_copies(start.path, copies.path)
+    ):
         copies.row["reason"] = "no copy more is needed"
-    machines = _machines_bound(case)
-    bounds = (machines, _copies_bound(case, few.path), *[machines] * len(cured))
-    for way, within in zip((spares, copies, *cured), bounds, strict=True):
+    machines = f" with at most {case.max_nodes} machines a tier (max_nodes)"
+    bounds = (machines, _copies_bound(case, start.path), *[machines] * len(remedied))
+    for way, within in zip((spares, copies, *remedied), bounds, strict=True):
         if way.problem is not None and way.path is None:
-            way.row["reason"] = _why(way.problem, within, budget)
-    rows = [one.row for one in cured]
-    known = [(usd, row) for row in rows if (usd := row["usd_per_month"]) is not None]
-    own, less = found.usd_per_month, plain.row["usd_per_month"]
-    free = own is not None and less is not None and own <= less + CENT
+            way.row["reason"] = _explain_infeasible(way.problem, within, budget)
+    rows = [attempt.row for attempt in remedied]
+    priced_rows = [(usd, row) for row in rows if (usd := row["usd_per_month"]) is not None]
+    usd_plan, usd_plain = solution.usd_per_month, plain.row["usd_per_month"]
+    free = usd_plan is not None and usd_plain is not None and usd_plan <= usd_plain + CENT
+    cheapest = (
+        _nothing_cheaper(solution)
+        if free
+        else _find_cheapest(solution, spares.row, copies.row, rows)
+    )
     return {
         "without_limping": plain.row,
-        "usd_more": None if own is None or less is None else round(own - less, 2),
-        "bought": {} if free else _bought(plain.path, found.path),
+        "usd_more": (
+            None if usd_plan is None or usd_plain is None else round(usd_plan - usd_plain, 2)
+        ),
+        "bought": {} if free else _additions(plain.path, solution.path),
         "spares": spares.row,
         "replication": copies.row,
-        "remedies": [*(row for _, row in sorted(known, key=lambda one: one[0])),
+        "remedies": [*(row for _, row in sorted(priced_rows, key=lambda pair: pair[0])),
                      *(row for row in rows if row["usd_per_month"] is None)],
-        "cheapest": _nothing(found) if free else _cheapest(found, spares.row, copies.row, rows),
+        "cheapest": cheapest,
     }  # fmt: skip
 
 
-def _few_copies(case: Case, plain: _Tried, budget: Budget) -> _Tried:
-    """Return the start for spares and copies: as `plain`, with the fewest copies for its price."""
+def _fewest_copies_start(case: Case, plain: _Attempt, budget: Budget) -> _Attempt:
+    """Return the start for spares and copies: `plain`, with the fewest copies at its price."""
     if plain.problem is None or plain.path is None:
         return plain
     try:
-        own = budget.part(len(case.tiers) ** 2 * case.limits.max_replicas, _FEWER_SHARE)
+        part = budget.part(len(case.tiers) ** 2 * case.limits.max_replicas, _FEWER_SHARE)
     except SpentError:
         return plain
 
     def solved(problem: Problem) -> Path | None:
-        return _planned("fewer copies", lambda: problem, own).path
+        return _plan("fewer copies", lambda: problem, part).path
 
     return replace(plain, path=fewest_copies(plain.problem, plain.path, solved))
 
 
-def _alone(
+def _plan_alone(
     name: str,
-    held: Callable[[Problem, Path], Problem],
+    restrict: Callable[[Problem, Path], Problem],
     problem: Problem,
-    plain: _Tried,
+    start: _Attempt,
     budget: Budget,
-) -> _Tried:
+) -> _Attempt:
     """Return the plan with one measure only, from the fleet without limping."""
-    path = plain.path
+    path = start.path
     if path is not None:
-        return _planned(name, lambda: held(problem, path), budget)
-    if "cut" in plain.row:
-        return _Tried({**_NONE, "cut": f"{plain.row['cut']}, as was the fleet if none limped"})
-    return _Tried({**_NONE, "reason": "nothing is feasible even if no machine limps"})
+        return _plan(name, lambda: restrict(problem, path), budget)
+    if "cut" in start.row:
+        return _Attempt({**_NONE, "cut": f"{start.row['cut']}, as was the fleet if none limped"})
+    return _Attempt({**_NONE, "reason": "nothing is feasible even if no machine limps"})
 
 
-def _planned(name: str, make: Callable[[], Problem], budget: Budget) -> _Tried:
+def _plan(name: str, make: Callable[[], Problem], budget: Budget) -> _Attempt:
     """Return the cheapest fleet of this problem; an error here does not stop the plan."""
     budget.say(f"limping: {name}")
     try:
         budget.left_s()
         problem = make()
-        found = budget.solve(problem)
+        solution = budget.solve(problem)
     except SpentError as ended:
-        return _Tried({**_NONE, "cut": f"cut {ended}"})
+        return _Attempt({**_NONE, "cut": f"cut {ended}"})
     except SparecraftError as error:
-        return _Tried({**_NONE, "cut": f"cut by an error: {error}"})
-    return _Tried({**_NONE}, problem) if found.path is None else _row_of(problem, found.path)
+        return _Attempt({**_NONE, "cut": f"cut by an error: {error}"})
+    if solution.path is None:
+        return _Attempt({**_NONE}, problem)
+    row: Row = {"usd_per_month": round(cost(solution.path), 2), "fleet": fleet_text(solution.path)}
+    return _Attempt(row, problem, solution.path)
 
 
-def _row_of(problem: Problem, path: Path) -> _Tried:
-    return _Tried({"usd_per_month": round(cost(path), 2), "fleet": fleet_text(path)}, problem, path)
-
-
-def _with_remedy(case: Case, remedy: Remedy, budget: Budget) -> _Tried:
+def _plan_with_remedy(case: Case, remedy: Remedy, budget: Budget) -> _Attempt:
     def problem() -> Problem:
         return case.with_remedy(remedy).problem(check=budget.check)
 
-    found = _planned(remedy.name, problem, budget)
-    fleet = found.row["usd_per_month"]
+    attempt = _plan(remedy.name, problem, budget)
+    fleet = attempt.row["usd_per_month"]
     total = None if fleet is None else round(fleet + remedy.usd_per_month, 2)
     row: Row = {
         "name": remedy.name,
-        **found.row,
+        **attempt.row,
         "usd_remedy": remedy.usd_per_month,
         "usd_fleet": fleet,
         "usd_per_month": total,
     }
-    return replace(found, row=row)
-
-
-def _machines_bound(case: Case) -> str:
-    return f" with at most {case.max_nodes} machines a tier (max_nodes)"
+    return replace(attempt, row=row)
 
 
 def _copies_bound(case: Case, plain: Path | None) -> str:
     most = case.limits.max_replicas
-    if plain is not None and all(one.replicas >= most for one in plain):
+    if plain is not None and all(option.replicas >= most for option in plain):
         return f", as max_replicas = {most} allows no copy more"
     return f" with at most {most} copies (max_replicas) and no spare more"
 
 
-def _why(problem: Problem, within: str, budget: Budget) -> str:
-    """Return the limits without one of which there would be such a fleet."""
+def _explain_infeasible(problem: Problem, within: str, budget: Budget) -> str:
+    """Return, as text, the limits of which the removal of one would make a fleet feasible."""
     text = f"not feasible{within}"
     if not all(problem.options):
         return f"{text}: no such fleet carries the load"
     blamed = []
     for family in FAMILIES:
-        other = problem.without(family)
+        without = problem.without(family)
         try:
-            if other != problem and budget.solve(other).path is not None:
+            if without != problem and budget.solve(without).path is not None:
                 blamed.append(family)
         except (SpentError, SparecraftError):
             return f"{text}; which limit is in the way was not found in time"
@@ -222,13 +230,13 @@ def _why(problem: Problem, within: str, budget: Budget) -> str:
     return f"{text}: it would be without the limit of {' or '.join(blamed)}"
 
 
-def _nothing(found: Solution) -> Cheapest:
-    """Limping costs the plan nothing, so nothing else can be cheaper, decided or not."""
-    assert found.usd_per_month is not None
-    return _way("nothing", round(found.usd_per_month, 2))
+def _nothing_cheaper(solution: Solution) -> Cheapest:
+    """Return the answer if limping costs the plan nothing: no measure can be cheaper."""
+    assert solution.usd_per_month is not None
+    return _describe_cheapest("nothing", round(solution.usd_per_month, 2))
 
 
-def _way(
+def _describe_cheapest(
     way: str | None,
     usd: float | None,
     name: str | None = None,
@@ -246,48 +254,56 @@ def _way(
     }
 
 
-def _cheapest(found: Solution, spares: Row, copies: Row, remedies: Sequence[Row]) -> Cheapest:
+def _find_cheapest(
+    solution: Solution, spares: Row, copies: Row, remedies: Sequence[Row]
+) -> Cheapest:
     """Return the cheapest of all measures.
 
-    way: spares, replication, plan (cheaper than both: its own mix of them, or other types), remedy,
-    or None if none was found. Of equally cheap ones it is the first of these, and `equal` has
-    the others that are bought. Spares and copies alone are fleets that the plan might have been:
-    beside a proved plan undecided ones are at best as cheap as it, and where there is none, none.
+    way: spares, replication, plan (a mix of both, or other types, and cheaper than both), remedy,
+    or None if there is none. Of equally cheap measures it is the first in this order, and `equal`
+    has the others that are bought. Fleets with spares or copies alone are also candidates of the
+    plan. So beside a proved plan an undecided measure is at best as cheap as the plan; if the
+    proof is that there is no plan, such a measure has none either.
     """
-    own = found.usd_per_month
+    usd_plan = solution.usd_per_month
     cut = [way for way, row in (("spares", spares), ("replication", copies)) if "cut" in row]
-    cheaper = [*([] if found.proved else cut), *(r["name"] for r in remedies if "cut" in r)]
+    perhaps_cheaper = [
+        *([] if solution.proved else cut),
+        *(r["name"] for r in remedies if "cut" in r),
+    ]
     usd: dict[tuple[str, str | None], float | None] = {
         ("spares", None): spares["usd_per_month"],
         ("replication", None): None if "reason" in copies else copies["usd_per_month"],
-        ("plan", None): own,
+        ("plan", None): usd_plan,
         **{("remedy", row["name"]): row["usd_per_month"] for row in remedies},
     }
-    known = {key: value for key, value in usd.items() if value is not None}
-    if not known:
-        return _way(None, None, perhaps_cheaper=cheaper)
-    least = min(known.values())
-    (way, name), *others = [key for key, value in known.items() if value <= least + CENT]
-    beside = own is not None and own <= least + CENT
-    equal = [other or also for also, other in others if also != "plan"]
-    maybe = cut if found.proved and beside else []
-    return _way(way, round(least, 2), name, equal, cheaper, maybe)
+    priced = {key: value for key, value in usd.items() if value is not None}
+    if not priced:
+        return _describe_cheapest(None, None, perhaps_cheaper=perhaps_cheaper)
+    least = min(priced.values())
+    (way, name), *ties = [key for key, value in priced.items() if value <= least + CENT]
+    is_plan_cheapest = usd_plan is not None and usd_plan <= least + CENT
+    equal = [tied_name or tied_way for tied_way, tied_name in ties if tied_way != "plan"]
+    perhaps_equal = cut if solution.proved and is_plan_cheapest else []
+    return _describe_cheapest(way, round(least, 2), name, equal, perhaps_cheaper, perhaps_equal)
 
 
-def _bought(plain: Path | None, plan: Path | None) -> dict[str, dict[str, int | str]]:
+def _additions(plain: Path | None, plan: Path | None) -> dict[str, dict[str, int | str]]:
     """Return the additions to the fleet without limping machines, for tiers that differ."""
     if plain is None or plan is None:
         return {}
     changed = {}
     for old, new in zip(plain, plan, strict=True):
-        more = {
+        differences = {
             "nodes": new.nodes - old.nodes,
             "standby": new.standby - old.standby,
             "replicas": new.replicas - old.replicas,
         }
-        bought: dict[str, int | str] = {key: count for key, count in more.items() if count}
+        additions: dict[str, int | str] = {
+            key: count for key, count in differences.items() if count
+        }
         if new.instance.name != old.instance.name:
-            bought["instance_type"] = f"{new.instance.name} in place of {old.instance.name}"
-        if bought:
-            changed[new.tier] = bought
+            additions["instance_type"] = f"{new.instance.name} in place of {old.instance.name}"
+        if additions:
+            changed[new.tier] = additions
     return changed

@@ -6,33 +6,34 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
 from core.errors import SparecraftError
-from optimizer.fit import Estimate, ServiceFit, TierFit
+from optimizer.fit import Estimate, ServiceFit, TierFit, TierSpec
 from optimizer.plan.explain.curve import AVAILABILITY
 from optimizer.plan.inputs.case import Case
 from optimizer.plan.inputs.demand import is_stated
 from optimizer.plan.inputs.performability import Bound
+from optimizer.plan.inputs.request import PlanRequest
 from optimizer.plan.outcome import Fleet, TierPlan
+from optimizer.plan.solve.deadline import Deadline
 from optimizer.plan.solve.problem import Path, unavailability_of
 from optimizer.replication import least_tokens
-
-if TYPE_CHECKING:
-    from optimizer.plan.inputs.request import PlanRequest
-    from optimizer.plan.solve.deadline import Deadline
-    from optimizer.uncertainty import UncertainRates
+from optimizer.uncertainty import UncertainRates
 
 # Eq. 6 is a bound: with just as many tokens copies would wait for ever. With a mean of A in use and
 # A + 3 sqrt(A) there are, some three of 1000 copies find none free (square-root staffing).
 _TOKENS_ABOVE_MEAN = 3.0
 _DRAWS = 100
-_SEED = 0  # of them
+_SEED = 0  # of the draws
 
 
 class Outlook(TypedDict):
-    """`predicted` of plan.json; of one that was simulated also the distribution, and under `law`
-    the law's points where they are not the plan's."""
+    """`predicted` of plan.json.
+
+    A simulated plan also has the distribution. `law` has the law's figures if they differ from
+    the plan's.
+    """
 
     availability: float
     p95_ms: float | None
@@ -45,7 +46,6 @@ class Outlook(TypedDict):
 
 
 def tier_plans(case: Case, path: Path) -> dict[str, TierPlan]:
-    """Return the tiers of plan.json."""
     plans = {}
     for option, tier in zip(path, case.tiers, strict=True):
         hold_s = tier.token_hold_s
@@ -81,8 +81,9 @@ def tier_plans(case: Case, path: Path) -> dict[str, TierPlan]:
 
 
 def _page_hold_s(case: Case, path: Path) -> float:
-    """Return an upper bound of the time of a token in a page: the slowest arm's mean, or the
-    modelled mean.
+    """Return an upper bound of the time that a page holds a token.
+
+    It is the slowest arm's mean, or else the modelled mean.
     """
     if case.measured is not None and case.measured.arms:
         return max(arm.mean_ms for arm in case.measured.arms) / 1000.0
@@ -90,39 +91,39 @@ def _page_hold_s(case: Case, path: Path) -> float:
 
 
 def outlook(case: Case, path: Path) -> Outlook:
-    """Return the plan's predictions; measured only where exactly this fleet was."""
-    asked = bool(case.slo.latency_ms)
-    found = case.latency.middle(case.latency(path)) if asked else {}
-    measured = case.latency.measured(path) if asked else None
+    """Return the plan's predictions; `measured` only if exactly this fleet was measured."""
+    has_latency = bool(case.slo.latency_ms)
+    percentiles = case.latency.middle(case.latency(path)) if has_latency else {}
+    measured = case.latency.measured(path) if has_latency else None
     if measured:
-        found = dict(measured.measured_ms)
+        percentiles = dict(measured.measured_ms)
     result: Outlook = {
         "availability": AVAILABILITY.stated(unavailability_of(path)),
-        "p95_ms": _rounded(found.get(95)),
-        "p99_ms": _rounded(found.get(99)),
+        "p95_ms": _round(percentiles.get(95)),
+        "p99_ms": _round(percentiles.get(99)),
         "evidence": "measured" if measured else "model",
     }
     if case.users is not None:
-        result["performability"] = _promised(case.users, path)
+        result["performability"] = _promise_kept(case.users, path)
     degraded = case.slo.degraded
     if degraded is None:
         return result
-    page = case.latency.while_degraded(degraded)
     tiers = {}
     for tier, option in enumerate(path):
-        slow = case.latency.middle(page(path, tier)) if asked else {}
+        at = case.latency.degraded(path, tier, degraded) if has_latency else {}
+        slow = case.latency.middle(at)
         tiers[option.tier] = {
             "servers": degraded.servers(option),
             "utilisation": degraded.utilisation(option),
-            "p95_ms": _rounded(slow.get(95)),
-            "p99_ms": _rounded(slow.get(99)),
+            "p95_ms": _round(slow.get(95)),
+            "p99_ms": _round(slow.get(99)),
         }
     return {**result, "degraded": {"condition": degraded.model_dump(), "while": tiers}}
 
 
-def _promised(users: Bound, path: Path) -> dict[str, object]:
+def _promise_kept(users: Bound, path: Path) -> dict[str, object]:
     """Return the least service of a year of faults, with the plan's machines."""
-    machines = sum(o.nodes + o.standby for o in path if o.tier == users.tier)
+    machines = sum(o.machines for o in path if o.tier == users.tier)
     return {
         "tier": users.tier,
         "machines": machines,
@@ -134,7 +135,7 @@ def _promised(users: Bound, path: Path) -> dict[str, object]:
 
 
 def margin_of(case: Case, figures: Sequence[str], path: Path) -> dict[str, object] | None:
-    """Return the margin of the latency limits for the law's error; None without a confidence."""
+    """Return the margin of the latency limits for the law's error; None without such limits."""
     if not case.slo.latency_ms:
         return None
     at = case.latency(path)
@@ -147,8 +148,8 @@ def margin_of(case: Case, figures: Sequence[str], path: Path) -> dict[str, objec
     for q, limit_ms in case.slo.latency_ms.items():
         error = case.latency.errors[q]
         body[f"p{q}_ms"] = {
-            "predicted_ms": _rounded(middle[q]),
-            "at_confidence_ms": _rounded(at[q]),
+            "predicted_ms": _round(middle[q]),
+            "at_confidence_ms": _round(at[q]),
             "factor": round(case.latency.margins[q], 4),
             "log_spread": round(error.spread, 4),
             "freedom": error.freedom,
@@ -170,25 +171,25 @@ def confidence_of(
     import numpy as np
 
     target = case.slo.availability
-    found: list[float] = []
+    availabilities: list[float] = []
     with suppress(SparecraftError):
-        for drawn in rates.sample(np.random.default_rng(_SEED), _DRAWS):
+        for draw in rates.sample(np.random.default_rng(_SEED), _DRAWS):
             deadline.check()
-            found.append(math.prod(1.0 - case.unavailability(o, drawn) for o in path))
-    whole = len(found) == _DRAWS
-    kept = sum(value >= (target or 0.0) for value in found) / _DRAWS
+            availabilities.append(math.prod(1.0 - case.unavailability(o, draw) for o in path))
+    is_complete = len(availabilities) == _DRAWS
+    share_kept = sum(value >= (target or 0.0) for value in availabilities) / _DRAWS
     return {
         "asked": case.slo.confidence,
         "uncertain": sorted(rates.uncertain),
         "planned_with": {name: getattr(case.rates, name) for name in sorted(rates.uncertain)},
-        "draws": len(found),
-        "probability_kept": kept if whole and target is not None else None,
-        "availability_p05": float(np.quantile(found, 0.05)) if whole else None,
-        "availability_p50": float(np.quantile(found, 0.5)) if whole else None,
+        "draws": len(availabilities),
+        "probability_kept": share_kept if is_complete and target is not None else None,
+        "availability_p05": float(np.quantile(availabilities, 0.05)) if is_complete else None,
+        "availability_p50": float(np.quantile(availabilities, 0.5)) if is_complete else None,
     }
 
 
-def _rounded(value: float | None) -> float | None:
+def _round(value: float | None) -> float | None:
     return None if value is None or math.isinf(value) else round(value, 2)
 
 
@@ -205,15 +206,36 @@ def fleet_of(service: ServiceFit, case: Case, path: Path) -> Fleet:
             "nic_mbps": spec.nic_mbps,
             "disk_mbps": spec.disk_mbps,
         }
-    return Fleet(service.experiment or "planned", case.policy, tiers)
+    specs = [promoter for tier in service.tiers for promoter in tier.spec.promoters]
+    return Fleet(
+        service.experiment or "planned",
+        case.policy,
+        tiers,
+        {spec.name: _as_it_is(spec) for spec in specs},
+    )
 
 
-def inputs_of(asked: PlanRequest, service: ServiceFit) -> dict[str, object]:
-    """Return the inputs of the plan, with sample counts and spreads where they were measured."""
-    slo = asked.case.slo
+def _as_it_is(spec: TierSpec) -> dict[str, object]:
+    """Return the variables of a tier that no plan changes."""
     return {
-        "mode": asked.mode,
-        "stated": list(asked.stated),
+        "role": spec.role,
+        "calls": list(spec.calls) or None,
+        "nodes": spec.nodes,
+        "standby": spec.standby,
+        "cpus": spec.cpus,
+        "memory_mb": spec.memory_mb,
+        "nic_mbps": spec.nic_mbps,
+        "disk_mbps": spec.disk_mbps,
+        "instance_type": spec.instance_type or None,
+    }
+
+
+def inputs_of(request: PlanRequest) -> dict[str, object]:
+    """Return the inputs of the plan, with sample counts and spreads where they were measured."""
+    slo, service = request.case.slo, request.service
+    return {
+        "mode": request.mode,
+        "stated": list(request.stated),
         "run": service.run or None,
         "slo": {
             "availability": slo.availability,
@@ -222,10 +244,10 @@ def inputs_of(asked: PlanRequest, service: ServiceFit) -> dict[str, object]:
             "degraded": None if slo.degraded is None else slo.degraded.model_dump(),
             "integrity": None if slo.integrity is None else slo.integrity.model_dump(),
         },
-        "load": asked.load.model_dump(),
-        "rates": asdict(asked.case.rates),
-        "limits": asked.case.limits.model_dump(),
-        "policy": asked.case.policy,
+        "load": request.load.model_dump(),
+        "rates": asdict(request.case.rates),
+        "limits": request.case.limits.model_dump(),
+        "policy": request.case.policy,
         "pages_per_s": _estimate(service.pages_per_s),
         "calibration": _calibration(service),
         "tiers": {t.spec.name: _tier_inputs(t) for t in service.tiers},
@@ -246,10 +268,10 @@ def inputs_of(asked: PlanRequest, service: ServiceFit) -> dict[str, object]:
 
 def _calibration(service: ServiceFit) -> dict[str, object] | None:
     """Return the source of the run's rate, if it was relative to its fleet."""
-    found = service.calibration
-    if found is None:
+    calibration = service.calibration
+    if calibration is None:
         return None
-    return {name: found[name] for name in ("utilisation", "tier", "rate_per_s")}
+    return {name: calibration[name] for name in ("utilisation", "tier", "rate_per_s")}
 
 
 def _tier_inputs(tier: TierFit) -> dict[str, object]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from core.errors import PlannerError
 from core.tolerances import CENT
+from optimizer.plan.explain.undecided import report_undecided
+from optimizer.plan.inputs.case import Case
+from optimizer.plan.inputs.load import Load
 from optimizer.plan.inputs.schedule import (
     DeclaredSchedule,
     Hours,
@@ -17,7 +19,7 @@ from optimizer.plan.inputs.schedule import (
 )
 from optimizer.plan.solve.deadline import Deadline
 from optimizer.plan.solve.presolve import cost
-from optimizer.plan.solve.problem import in_ms
+from optimizer.plan.solve.problem import Path, in_ms
 from optimizer.plan.solve.schedule import (
     ENERGY,
     NODES,
@@ -27,13 +29,9 @@ from optimizer.plan.solve.schedule import (
     Measure,
     Schedule,
     committed,
+    sizes_at,
 )
 from optimizer.plan.solve.schedule_search import FoundSchedule, cheapest_schedule
-
-if TYPE_CHECKING:
-    from optimizer.plan.inputs.case import Case
-    from optimizer.plan.inputs.load import Load
-    from optimizer.plan.solve.problem import Path
 
 LIMIT_S = 60.0  # of a schedule
 _FRONT_POINTS = 5  # between the ends of a front
@@ -47,146 +45,135 @@ def schedule_of(
     hours = hourly_problem(case, load, stated, path)
     if hours is None:
         return None
-    asked = stated or DeclaredSchedule()
-    own, measure = deadline.within(LIMIT_S), _MEASURES[asked.objective]
-    head = {"objective": asked.objective, "hours": len(hours.shares)}
+    declared = stated or DeclaredSchedule()
+    search_deadline, measure = deadline.within(LIMIT_S), _MEASURES[declared.objective]
+    head = {"objective": declared.objective, "hours": len(hours.shares)}
     try:
-        found = least(hours.problem, measure, own)
+        cheapest = minimize(hours.problem, measure, search_deadline)
     except PlannerError:
-        return {**head, "usd_per_month": None, "proved": False, "gap": None, "reasons": [_CUT]}
-    if found.schedule is None:
-        why = _NONE if found.proved else _CUT
-        return {
-            **head,
-            "usd_per_month": None,
-            "proved": found.proved,
-            "gap": None,
-            "reasons": [why],
-        }
-    body = {**head, **_body(case, hours, found, path, load)}
-    if asked.front:
-        body["front"] = front(hours.problem, asked, own)
+        cheapest = FoundSchedule(None, None, None)
+    if cheapest.schedule is None:
+        reason = (
+            _NONE
+            if cheapest.proved
+            else report_undecided("schedule was found", search_deadline.seconds)
+        )
+        no_schedule = {"usd_per_month": None, "proved": cheapest.proved, "gap": None}
+        return {**head, **no_schedule, "reasons": [reason]}
+    body = {**head, **_describe(case, hours, cheapest, path, load)}
+    if declared.front:
+        body["front"] = front(hours.problem, declared, search_deadline)
     return body
 
 
-_CUT = "not decided in time: no schedule was found, and none was proved not to be there"
 _NONE = "no schedule keeps all limits: the quotas, min_nodes or max_nodes leave too few machines"
 
 
-def least(problem: HourlyProblem, measure: Measure, deadline: Deadline) -> FoundSchedule:
+def minimize(problem: HourlyProblem, measure: Measure, deadline: Deadline) -> FoundSchedule:
     """Return the cheapest of the schedules with the least `measure`.
 
     Raises: OutOfTimeError if the time ends before there are designs.
     """
-    found = cheapest_schedule(
-        problem, measure=measure, limit_s=deadline.left_s(), clock=deadline.clock
-    )
-    if measure == USD or found.value is None:
-        return found
-    cheapest = cheapest_schedule(
-        problem,
-        caps={measure: found.value * (1.0 + 1e-9)},
-        limit_s=deadline.left_s(),
-        clock=deadline.clock,
-    )
-    if cheapest.schedule is None:
-        return found
-    return replace(found, schedule=cheapest.schedule)
+    best = cheapest_schedule(problem, deadline, measure=measure)
+    if measure == USD or best.value is None:
+        return best
+    cheapest = cheapest_schedule(problem, deadline, caps={measure: best.value * (1.0 + 1e-9)})
+    return replace(best, schedule=cheapest.schedule or best.schedule)
 
 
 def front(
-    problem: HourlyProblem, asked: DeclaredSchedule, deadline: Deadline
+    problem: HourlyProblem, declared: DeclaredSchedule, deadline: Deadline
 ) -> list[dict[str, float]]:
-    """Return the least cost of each bound on the machines that run, or on their energy where its
-    watts are stated: both ends, and points between them; those that time allows.
+    """Return the least cost at each bound on the running machines.
+
+    The bounds are on energy instead if watts are stated. They are both ends and points between
+    them, as many as time allows.
     """
-    other = ENERGY if asked.watts_per_vcpu is not None else NODES
+    measure = ENERGY if declared.watts_per_vcpu is not None else NODES
     points: list[dict[str, float]] = []
     try:
-        dear = cheapest_schedule(
-            problem, measure=other, limit_s=deadline.left_s() / 3, clock=deadline.clock
+        smallest = cheapest_schedule(
+            problem, deadline.within(deadline.left_s() / 3), measure=measure
         )
-        cheap = cheapest_schedule(problem, limit_s=deadline.left_s() / 2, clock=deadline.clock)
-        if dear.schedule is None or dear.value is None or cheap.schedule is None:
+        cheapest = cheapest_schedule(problem, deadline.within(deadline.left_s() / 2))
+        if smallest.schedule is None or smallest.value is None or cheapest.schedule is None:
             return []
-        most = cheap.schedule.total(problem, other)
+        value_most = cheapest.schedule.total(problem, measure)
         for k in range(_FRONT_POINTS + 2):
-            cap = dear.value + (most - dear.value) * k / (_FRONT_POINTS + 1)
-            one = cheapest_schedule(
-                problem,
-                caps={other: cap * (1.0 + 1e-9)},
-                limit_s=deadline.left_s() / (_FRONT_POINTS + 2 - k),
-                clock=deadline.clock,
+            cap = smallest.value + (value_most - smallest.value) * k / (_FRONT_POINTS + 1)
+            point_deadline = deadline.within(deadline.left_s() / (_FRONT_POINTS + 2 - k))
+            candidate = cheapest_schedule(
+                problem, point_deadline, caps={measure: cap * (1.0 + 1e-9)}
             )
-            if one.schedule is not None:
-                points.append(_point(problem, one, other))
+            if candidate.schedule is not None:
+                points.append(_point(problem, candidate, measure))
     except PlannerError:
-        pass  # the points so far are told
-    kept: list[dict[str, float]] = []
+        pass  # the points so far are returned
+    pareto: list[dict[str, float]] = []
     for point in points:
-        if not kept or point["usd_per_month"] < kept[-1]["usd_per_month"] - CENT:
-            kept.append(point)
-    return kept
+        if not pareto or point["usd_per_month"] < pareto[-1]["usd_per_month"] - CENT:
+            pareto.append(point)
+    return pareto
 
 
-def _point(problem: HourlyProblem, found: FoundSchedule, other: Measure) -> dict[str, float]:
-    assert found.schedule is not None
-    key = "kwh_per_month" if other == ENERGY else "machines"
+def _point(problem: HourlyProblem, candidate: FoundSchedule, measure: Measure) -> dict[str, float]:
+    assert candidate.schedule is not None
+    key = "kwh_per_month" if measure == ENERGY else "machines"
     return {
-        key: round(found.schedule.total(problem, other), 3),
-        "usd_per_month": round(found.schedule.total(problem), 2),
-        "proved": found.proved,
+        key: round(candidate.schedule.total(problem, measure), 3),
+        "usd_per_month": round(candidate.schedule.total(problem), 2),
+        "proved": candidate.proved,
     }
 
 
-def _body(
-    case: Case, hours: Hours, found: FoundSchedule, path: Path, load: Load
+def _describe(
+    case: Case, hours: Hours, result: FoundSchedule, path: Path, load: Load
 ) -> dict[str, object]:
-    schedule, problem = found.schedule, hours.problem
+    schedule, problem = result.schedule, hours.problem
     assert schedule is not None
     usd = schedule.total(problem)
-    standing = cost(path) - _other_usd(case, path)
+    standing = cost(path) - _disk_and_traffic_usd(case, path)
     body: dict[str, object] = {
         "usd_per_month": round(usd, 2),
         "standing_usd_per_month": round(standing, 2),
         "saved_usd_per_month": round(standing - usd, 2),
         "machines": round(schedule.total(problem, NODES), 3),
-        "proved": found.proved,
-        "gap": found.gap,
-        "designs": found.designs,
-        "solves": found.solves,
-        "cuts": found.cuts,
-        "tiers": {tier.name: _tier(hours, schedule, t) for t, tier in enumerate(problem.tiers)},
-        "by_hour": list(_by_hour(hours, schedule, case, load)),
-        "predicted": _predicted(case, hours, schedule, path),
-        "reasons": [*_reasons(hours, schedule), *_unscheduled(case, path)],
+        "proved": result.proved,
+        "gap": result.gap,
+        "designs": result.designs,
+        "solves": result.solves,
+        "cuts": result.cuts,
+        "tiers": {
+            tier.name: _describe_tier(hours, schedule, t) for t, tier in enumerate(problem.tiers)
+        },
+        "by_hour": list(_hour_rows(hours, schedule, case, load)),
+        "predicted": _predict(case, hours, schedule, path),
+        "reasons": [*_reasons(hours, schedule), *_unscheduled_costs(case, path)],
     }
     if problem.watts_per_vcpu:
         body["kwh_per_month"] = round(schedule.total(problem, ENERGY), 1)
     return body
 
 
-def _unscheduled(case: Case, path: Path) -> Iterator[str]:
-    if (usd := _other_usd(case, path)) > CENT:
+def _unscheduled_costs(case: Case, path: Path) -> Iterator[str]:
+    if (usd := _disk_and_traffic_usd(case, path)) > CENT:
         yield f"disks and traffic between zones, {usd:.2f} USD a month, are in neither figure"
 
 
-def _other_usd(case: Case, path: Path) -> float:
-    """USD a month of the standing fleet for its disks and for what crosses zones."""
-    found = 0.0
-    for demand, option in zip(case.tiers, path, strict=True):
-        found += sum(demand.usd_beside_of(option))
-    return found
+def _disk_and_traffic_usd(case: Case, path: Path) -> float:
+    """Return the USD a month of the standing fleet for disks and traffic between zones."""
+    tiers = zip(case.tiers, path, strict=True)
+    return sum(sum(demand.usd_beside_of(option)) for demand, option in tiers)
 
 
-def way_of(one: Bought) -> str:
+def purchase_group(purchase: Bought) -> str:
     """Return a group of purchase options: committed, interruptible, and others."""
-    if committed(one.machine):
+    if committed(purchase.machine):
         return "reserved"
-    return "spot" if one.machine.interruptions_per_year else "on_demand"
+    return "spot" if purchase.machine.interruptions_per_year else "on_demand"
 
 
-def _tier(hours: Hours, schedule: Schedule, number: int) -> dict[str, object]:
+def _describe_tier(hours: Hours, schedule: Schedule, number: int) -> dict[str, object]:
     design = schedule.designs[number]
     return {
         "extra": design.extra,
@@ -194,54 +181,52 @@ def _tier(hours: Hours, schedule: Schedule, number: int) -> dict[str, object]:
         "needed": [design.needed[p] for p in hours.period_of],
         "machines": [
             {
-                "instance_type": one.machine.type_name,
-                "purchase": one.machine.purchase,
-                "bought": one.standing,
-                "most": max(one.running),
-                "by_hour": [one.running[p] for p in hours.period_of],
-                "usd_per_month": round(_usd(hours.problem, one), 2),
+                "instance_type": purchase.machine.type_name,
+                "purchase": purchase.machine.purchase,
+                "bought": purchase.standing,
+                "most": max(purchase.running),
+                "by_hour": [purchase.running[p] for p in hours.period_of],
+                "usd_per_month": round(Schedule((), ((purchase,),)).total(hours.problem), 2),
             }
-            for one in schedule.bought[number]
+            for purchase in schedule.bought[number]
         ],
     }
 
 
-def _usd(problem: HourlyProblem, one: Bought) -> float:
-    return Schedule((), ((one,),)).total(problem)
-
-
-def _by_hour(
+def _hour_rows(
     hours: Hours, schedule: Schedule, case: Case, load: Load
 ) -> Iterator[dict[str, object]]:
-    """Machines in each hour, all tiers together, by the way they are paid for."""
-    pages = case.tiers[0].request_per_s / load.highest  # on average over the hours, as planned for
-    bought = [one for tier in schedule.bought for one in tier]
-    standing = sum(one.standing for one in bought)
-    for hour, (p, share) in enumerate(zip(hours.period_of, hours.shares, strict=True)):
+    """Yield the machines of all tiers in each hour, by purchase group."""
+    pages_per_s = (
+        case.tiers[0].request_per_s / load.highest
+    )  # on average over the hours, as planned for
+    purchases = [purchase for tier in schedule.bought for purchase in tier]
+    standing = sum(purchase.standing for purchase in purchases)
+    for hour, (period, share) in enumerate(zip(hours.period_of, hours.shares, strict=True)):
         running = {"reserved": 0, "on_demand": 0, "spot": 0}
-        for one in bought:
-            running[way_of(one)] += one.running[p]
+        for purchase in purchases:
+            running[purchase_group(purchase)] += purchase.running[period]
         yield {
             "hour": hour,
-            "per_s": round(pages * share, 6),
+            "per_s": round(pages_per_s * share, 6),
             "running": sum(running.values()),
             "bought": standing,
             **running,
         }
 
 
-def _predicted(case: Case, hours: Hours, schedule: Schedule, path: Path) -> dict[str, object]:
-    """Availability over the hours, a lower bound; percentiles of the slowest hour."""
+def _predict(case: Case, hours: Hours, schedule: Schedule, path: Path) -> dict[str, object]:
+    """Return a lower bound of availability over the hours, and the slowest hour's percentiles."""
     problem = hours.problem
     body: dict[str, object] = {
-        "availability": 1.0 - math.fsum(one.unavailability for one in schedule.designs)
+        "availability": 1.0 - math.fsum(design.unavailability for design in schedule.designs)
     }
     if not case.slo.latency_ms:
         return body
     slowest: dict[int, float] = {}
     for p, period in enumerate(problem.periods):
         latency = case.with_load(period.load).latency
-        fleet = fleet_of_sizes(path, schedule.sizes(p))
+        fleet = fleet_of_sizes(path, sizes_at(schedule.designs, p))
         for q, value in latency.middle(latency(fleet)).items():
             slowest[q] = max(slowest.get(q, 0.0), value)
     return body | in_ms(slowest)
@@ -250,13 +235,17 @@ def _predicted(case: Case, hours: Hours, schedule: Schedule, path: Path) -> dict
 def _reasons(hours: Hours, schedule: Schedule) -> Iterator[str]:
     """Yield the reasons for the purchases, and their bounds."""
     problem = hours.problem
-    machines = [one for tier in problem.tiers for one in tier.machines]
-    hourly = {one.type_name: one.usd_per_hour for one in machines if one.purchase == "on-demand"}
-    for way in sorted({one.purchase for one in machines if committed(one)}):
+    machines = [machine for tier in problem.tiers for machine in tier.machines]
+    hourly = {
+        machine.type_name: machine.usd_per_hour
+        for machine in machines
+        if machine.purchase == "on-demand"
+    }
+    for way in sorted({machine.purchase for machine in machines if committed(machine)}):
         shares = {
-            round(one.usd_per_hour / hourly[one.type_name], 3)
-            for one in machines
-            if one.purchase == way and one.type_name in hourly
+            round(machine.usd_per_hour / hourly[machine.type_name], 3)
+            for machine in machines
+            if machine.purchase == way and machine.type_name in hourly
         }
         if len(shares) == 1:
             share = shares.pop()
@@ -287,10 +276,6 @@ def _reasons(hours: Hours, schedule: Schedule) -> Iterator[str]:
             yield f"quota {q + 1} ({', '.join(sorted(quota.types))}): used up in {len(full)} hours"
     if not problem.starting_h:
         yield "machines are taken to serve at once: [schedule] start_s says otherwise"
-    waits = math.fsum(
-        _usd(problem, one) - _usd(replace(problem, starting_h=0.0), one)
-        for tier in schedule.bought
-        for one in tier
-    )
+    waits = schedule.total(problem) - schedule.total(replace(problem, starting_h=0.0))
     if waits > CENT:
         yield f"machines that start and do not serve yet cost {waits:.2f} USD a month"

@@ -16,10 +16,11 @@ WAYS = {"reserved": "reserved", "on_demand": "on demand", "spot": "spot"}
 def schedule_svg(body: Mapping[str, Any]) -> str:
     """Draw the schedule of plan.json. Raises ValueError without hours."""
     saved = body["saved_usd_per_month"]
-    less = f"{abs(saved):.2f} {'less' if saved >= 0 else 'more'} than the standing fleet"
+    saving = f"{abs(saved):.2f} {'less' if saved >= 0 else 'more'} than the standing fleet"
     title = alt.Title(
         "Machines by the hour",
-        subtitle=f"{body['usd_per_month']:.2f} USD a month, {less}; dashed: reserved machines paid",
+        subtitle=f"{body['usd_per_month']:.2f} USD a month, {saving}; dashed: "
+        "reserved machines paid",
     )
     return svg(schedule_chart(body, _WIDTH, _HEIGHT).properties(title=title))
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from core.errors import SparecraftError
 from optimizer.plan.explain.curve import Budget, SpentError, fleet_text
 from optimizer.plan.solve.deadline import Check, unbounded
 from optimizer.plan.solve.model import Solution
+from optimizer.plan.solve.presolve import cost
 from optimizer.plan.solve.problem import Path, Problem
 
 # what is changed, and by which factors
@@ -27,7 +29,7 @@ CHANGES: Mapping[str, tuple[float, ...]] = {
 
 
 class Variants(Protocol):
-    """The inputs of a problem, from which it can be made again with changes."""
+    """The inputs of a problem, from which a changed problem can be made."""
 
     @property
     def max_nodes(self) -> int:
@@ -43,15 +45,14 @@ class Variants(Protocol):
         """
 
 
-def sensitivity(source: Variants, found: Solution, budget: Budget) -> list[dict[str, object]]:
+def sensitivity(source: Variants, solution: Solution, budget: Budget) -> list[dict[str, object]]:
     """Plan again with each input changed, one at a time.
 
     Returns: rows with `input`, `factor`, `usd_per_month` (None: nothing is feasible), `usd_more`
-    and `changed` (the tiers that are built differently), or `cut` where the budget ended before.
-    Inputs that do not exist are left out.
+    and `changed` (the tiers that are built differently), or `cut` if the budget ended before
+    or the models refuse the input. Inputs that do not exist are left out.
     """
-    assert found.path is not None
-    assert found.usd_per_month is not None
+    assert solution.path is not None
     rows: list[dict[str, object]] = []
     for name, factors in CHANGES.items():
         for factor in factors:
@@ -60,26 +61,27 @@ def sensitivity(source: Variants, found: Solution, budget: Budget) -> list[dict[
                 problem = source.changed(name, factor, budget.check)
                 if problem is None:
                     continue
-                other = budget.solve(problem)
-            except SpentError as ended:
-                rows.append({"input": name, "factor": factor, "cut": f"cut {ended}"})
+                changed = budget.solve(problem)
+            except (SpentError, SparecraftError) as ended:
+                reason = ended if isinstance(ended, SpentError) else f"by an error: {ended.place}"
+                rows.append({"input": name, "factor": factor, "cut": f"cut {reason}"})
                 continue
-            rows.append(_row(name, factor, other, found.path, found.usd_per_month))
+            rows.append(_row(name, factor, changed, solution.path))
     return rows
 
 
-def _row(name: str, factor: float, other: Solution, path: Path, usd: float) -> dict[str, object]:
+def _row(name: str, factor: float, changed: Solution, path: Path) -> dict[str, object]:
     row: dict[str, object] = {"input": name, "factor": factor, "usd_per_month": None}
-    if other.path is None or other.usd_per_month is None:
+    if changed.path is None:
         return {**row, "usd_more": None, "fleet": None, "changed": []}
     return {
         **row,
-        "usd_per_month": round(other.usd_per_month, 2),
-        "usd_more": round(other.usd_per_month - usd, 2),
-        "fleet": fleet_text(other.path),
+        "usd_per_month": round(cost(changed.path), 2),
+        "usd_more": round(cost(changed.path) - cost(path), 2),
+        "fleet": fleet_text(changed.path),
         "changed": [
             new.tier
-            for old, new in zip(path, other.path, strict=True)
+            for old, new in zip(path, changed.path, strict=True)
             if fleet_text((old,)) != fleet_text((new,))
         ],
     }

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,27 +23,27 @@ from core.tolerances import CENT
 from optimizer.plan.solve.options import Option
 from optimizer.plan.solve.presolve import cost
 from optimizer.plan.solve.problem import Path, Problem
-from optimizer.plan.solve.table import columns
+from optimizer.plan.solve.table import Columns, columns
 
-if TYPE_CHECKING:
-    from optimizer.plan.solve.table import Columns
-Most = Callable[["Columns", Option], "Floats"]
+Most = Callable[[Columns, Option], Floats]
 """Possible numbers of machines of each option, given the tier without limping."""
 
 
-def fewest_copies(problem: Problem, plain: Path, solved: Callable[[Problem], Path | None]) -> Path:
+def fewest_copies(problem: Problem, plain: Path, solve: Callable[[Problem], Path | None]) -> Path:
     """Return a fleet as cheap as `plain` with the fewest copies in each tier."""
     for fewer in (old.tier for old in plain if old.replicas > 1):
         most = [old.replicas - (old.tier == fewer) for old in plain]
-        tiers = (_within(*one, cost(plain)) for one in zip(problem.options, most, strict=True))
-        found = solved(replace(problem, options=tuple(tiers)))
-        if found is not None and cost(found) <= cost(plain) + CENT:
-            return fewest_copies(problem, found, solved)
+        tiers = (
+            _options_within(*pair, cost(plain)) for pair in zip(problem.options, most, strict=True)
+        )
+        path = solve(replace(problem, options=tuple(tiers)))
+        if path is not None and cost(path) <= cost(plain) + CENT:
+            return fewest_copies(problem, path, solve)
     return plain
 
 
-def _within(tier: Sequence[Option], replicas: int, usd: float) -> tuple[Option, ...]:
-    """Options with at most so many replicas, at this price."""
+def _options_within(tier: Sequence[Option], replicas: int, usd: float) -> tuple[Option, ...]:
+    """Return the options with at most so many replicas, up to this price."""
     c = columns(tier)
     rows = np.flatnonzero((c.replicas <= replicas) & (c.usd <= usd + CENT))
     return tuple(tier[int(row)] for row in rows)
@@ -52,14 +51,14 @@ def _within(tier: Sequence[Option], replicas: int, usd: float) -> tuple[Option, 
 
 def spares_alone(problem: Problem, plain: Path) -> Problem:
     """Return the problem in which more machines than `plain` are the only measure."""
-    return _restricted(
+    return _restrict(
         problem, plain, lambda c, old: np.where(c.replicas == old.replicas, np.inf, 0.0)
     )
 
 
 def replication_alone(problem: Problem, plain: Path) -> Problem:
     """Return the problem in which more copies than `plain` are the only measure."""
-    return _restricted(problem, plain, _no_spare_more)
+    return _restrict(problem, plain, _machines_for_copies)
 
 
 def more_copies(plain: Path, path: Path) -> bool:
@@ -67,27 +66,29 @@ def more_copies(plain: Path, path: Path) -> bool:
     return any(new.replicas > old.replicas for old, new in zip(plain, path, strict=True))
 
 
-def _no_spare_more(c: Columns, old: Option) -> Floats:
+def _machines_for_copies(c: Columns, old: Option) -> Floats:
     """Return machines such that those beyond `old` carry the load of additional copies."""
     times = c.upstream * c.replicas / (old.upstream * old.replicas)
     more = np.minimum(np.maximum(0, c.needed - old.needed), np.ceil((times - 1.0) * old.needed))
-    return _machines(old) + more
+    return old.machines + more
 
 
-def _machines(one: Option) -> int:
-    return one.needed + one.extra
-
-
-def _restricted(problem: Problem, plain: Path, most: Most) -> Problem:
+def _restrict(problem: Problem, plain: Path, most: Most) -> Problem:
     tiers = zip(problem.options, plain, strict=True)
-    return replace(problem, options=tuple(_of_type(tier, old, most) for tier, old in tiers))
+    return replace(problem, options=tuple(_options_of_type(tier, old, most) for tier, old in tiers))
 
 
-def _of_type(tier: Sequence[Option], old: Option, most: Most) -> tuple[Option, ...]:
+def _options_of_type(tier: Sequence[Option], old: Option, most: Most) -> tuple[Option, ...]:
     c = columns(tier)
     machines = most(c, old)
-    # Option by option only where columns do not tell: there may be hundreds of thousands.
-    some = (c.vcpus == old.instance.vcpus) & (c.replicas >= old.replicas) & (c.nodes <= machines)
-    found = ((tier[int(row)], machines[row]) for row in np.flatnonzero(some))
+    # Columns filter first, since there may be hundreds of thousands of options.
+    matching = (
+        (c.vcpus == old.instance.vcpus) & (c.replicas >= old.replicas) & (c.nodes <= machines)
+    )
+    candidates = ((tier[int(row)], machines[row]) for row in np.flatnonzero(matching))
     name = old.instance.name
-    return tuple(one for one, n in found if one.instance.name == name and _machines(one) <= n)
+    return tuple(
+        option
+        for option, most_machines in candidates
+        if option.instance.name == name and option.machines <= most_machines
+    )

@@ -4,32 +4,30 @@ do not reduce."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from core.units import duration
+from optimizer.fit import Estimate
+from optimizer.plan.inputs.case import Case
 from optimizer.plan.inputs.demand import is_stated
-from optimizer.plan.solve.options import rates_of
-
-if TYPE_CHECKING:
-    from optimizer.fit import Estimate
-    from optimizer.plan.inputs.case import Case
-    from optimizer.plan.inputs.request import PlanRequest
-    from optimizer.plan.solve.options import Option, TierDemand
-    from optimizer.plan.solve.problem import Path
+from optimizer.plan.inputs.request import PlanRequest
+from optimizer.plan.solve.options import Option, TierDemand, rates_of
+from optimizer.plan.solve.problem import Path
 
 
 def state_of(case: Case, path: Path) -> dict[str, object] | None:
-    """`state` of plan.json, by tier; None if no tier has data or writes that are planned with.
+    """Return `state` of plan.json, by tier; None if no tier has planned data or writes.
 
-    Shares are of the year, but for `write_share` and `one_share`, which are of the requests.
-    `carries_per_s_most`: requests a second at which writes and reads for one certain machine alone
-    fill it, however many there are, with the plan's machines and replicas above.
+    Shares are of the year, except `write_share` and `one_share`, which are of the requests.
+    `carries_per_s_most`: requests a second at which the writes, and the reads for one certain
+    machine, fill a machine by themselves. It does not depend on the number of machines; it holds
+    for the plan's machine type and the replicas of the tiers above.
     """
-    found: dict[str, object] = {
+    tiers: dict[str, object] = {
         option.tier: _tier(case, demand, option)
         for demand, option in zip(case.tiers, path, strict=True)
         if demand.has_state
     }
-    return found or None
+    return tiers or None
 
 
 def _tier(case: Case, demand: TierDemand, option: Option) -> dict[str, object]:
@@ -52,7 +50,7 @@ def _tier(case: Case, demand: TierDemand, option: Option) -> dict[str, object]:
         ),
         "primary": state.primary,
         "takes_over_s": state.takes_over_s(rates) if state.primary else None,
-        "without_primary": state.without_primary(rates),
+        "without_primary": state.without_primary(rates, option.nodes),
         "data_lost": state.without_data(
             option.needed, option.mechanism, option.extra, rates, scheme, option.unavailability
         ),
@@ -60,52 +58,58 @@ def _tier(case: Case, demand: TierDemand, option: Option) -> dict[str, object]:
 
 
 def _source(share: Estimate) -> str:
-    """Return the source of a share of writes."""
     return "stated" if is_stated(share) else f"of {share.samples:,} in the run"
 
 
-def on_state(asked: PlanRequest) -> Iterator[str]:
-    """Assumptions on the tiers' data."""
-    case = asked.case
-    for tier, demand in zip(asked.service.tiers, case.tiers, strict=False):
+def state_assumptions(request: PlanRequest) -> Iterator[str]:
+    """Yield the assumptions on the tiers' data."""
+    case = request.case
+    for tier, demand in zip(request.service.tiers, case.tiers, strict=False):
         state, name = demand.state, f"tier {demand.name}"
-        share, found = demand.latency.write_share, tier.write_share
-        if not share and found.value and found.sufficient:
+        share, measured_share = demand.latency.write_share, tier.write_share
+        if not share and measured_share.value and measured_share.sufficient:
             yield (
-                f"{name}: {found.value:.1%} of its requests are writes ({_source(found)}); one "
-                "machine executes each: planned as reads (`writes`, if all machines execute each)"
+                f"{name}: {measured_share.value:.1%} of its requests are writes "
+                f"({_source(measured_share)}); one machine executes each: planned as reads "
+                "(`writes`, if all machines execute each)"
             )
         if share:
-            where = (
+            executors = (
                 "its primary executes them, and every other machine applies them at the same cost "
                 "(a bound: most do so for less)"
                 if state.primary
                 else "every machine executes each"
             )
             yield (
-                f"{name}: {share:.1%} of its requests are writes ({_source(found)}); {where}; they "
-                "are not copied, take as long as a read, and wait for one machine; a simulation "
-                "takes them for reads"
+                f"{name}: {share:.1%} of its requests are writes ({_source(measured_share)}); "
+                f"{executors}; they are not copied, take as long as a read, and wait for one "
+                "machine; a simulation takes them for reads"
             )
-        if one := demand.latency.one_share:
+        if one_share := demand.latency.one_share:
             yield (
-                f"{name}: {one:.1%} of its requests ({_source(tier.one_share)}) are reads for one "
-                "certain machine, as of connections that wrote: no further machine takes any of "
-                "them (a bound for the others); a simulation spreads them"
+                f"{name}: {one_share:.1%} of its requests ({_source(tier.one_share)}) are reads "
+                "for one certain machine, as of connections that wrote: no further machine takes "
+                "any of them (a bound for the others); a simulation spreads them"
             )
-        if demand.has_state and asked.load.hours:
+        if demand.has_state and request.load.hours:
             yield f"{name}: machines with data do not come and go, so no hours are planned"
-        if state.primary and (takes_s := state.takes_over_s(case.rates)) is not None:
+        if promoters := ", ".join(promoter.name for promoter in tier.spec.promoters):
             yield (
-                f"{name}: after the loss of its primary writes wait {takes_s:g} s on average, and "
-                "that counts as if the whole tier were down"
+                f"{name}: {promoters} promotes another machine, stays as it was in the run, and is "
+                "not in the cost"
+            )
+        if state.primary and (takes_s := state.takes_over_s(case.rates)) is not None:
+            lost = "any of its active machines" if state.any_loss_stops_writes else "its primary"
+            yield (
+                f"{name}: after the loss of {lost} writes wait {duration(takes_s)} on "
+                "average, and that counts as if the whole tier were down"
             )
         if state.copy_s:
             assert state.copy_mb_per_s is not None
             yield (
                 f"{name}: a machine that joins copies {state.data_gb:g} GB at "
-                f"{state.copy_mb_per_s:g} MB/s first, {state.copy_s:.0f} s, and costs those that "
-                "it copies from nothing"
+                f"{state.copy_mb_per_s:g} MB/s first, {duration(state.copy_s)}, and costs those "
+                "that it copies from nothing"
             )
         if state.dies_with_its_copies:
             yield f"{name}: what the last copy held is not had again within the year"

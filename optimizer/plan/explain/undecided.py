@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from optimizer.fit import ServiceFit
+from optimizer.plan.inputs.case import Case
 from optimizer.plan.inputs.evidence import thin_percentiles
-
-if TYPE_CHECKING:
-    from optimizer.fit import ServiceFit
-    from optimizer.plan.inputs.case import Case
-    from optimizer.plan.solve.deadline import OutOfTimeError
+from optimizer.plan.solve.deadline import OutOfTimeError
 
 _MORE = "Measure for longer: more repeats in [design], or a longer measure in [phases]"
 
 
-def of_run(service: ServiceFit) -> tuple[str, ...]:
+def report_invalid_run(service: ServiceFit) -> tuple[str, ...]:
     """Report a run that permits no conclusion."""
     if not service.against:
         return ()
@@ -25,29 +23,34 @@ def of_run(service: ServiceFit) -> tuple[str, ...]:
     )
 
 
-def of_evidence(missing: Sequence[str]) -> tuple[str, ...]:
-    """Figures that the run does not give, without which no fleet can be judged."""
+def report_thin_evidence(missing: Sequence[str]) -> tuple[str, ...]:
+    """Report the missing figures of the run, without which no fleet can be judged."""
     more = () if all("has no arbiter" in text for text in missing) else (_MORE,)
     return (f"too little evidence to plan from: {'; '.join(missing)}", *more)
 
 
-def of_percentiles(case: Case, relaxation: Mapping[str, Any]) -> tuple[str, ...]:
-    """Percentiles that no fleet keeps by a law that too few samples calibrate."""
-    listed = (*relaxation["alone"], *relaxation["together"])
-    limits = {one["limit"] for one in listed}
+def report_thin_percentiles(case: Case, relaxation: Mapping[str, Any]) -> tuple[str, ...]:
+    """Report percentiles that no fleet keeps, if too few samples calibrate the law."""
+    entries = (*relaxation["alone"], *relaxation["together"])
+    limits = {entry["limit"] for entry in entries}
     thin = thin_percentiles(case.measured, [q for q in case.slo.latency_ms if f"p{q}_ms" in limits])
     if not thin:
         return ()
     return (f"too little evidence to say that no fleet is enough: {'; '.join(thin)}", _MORE)
 
 
-def of_breach(breach: str | None) -> tuple[str, ...]:
+def report_breach(breach: str | None) -> tuple[str, ...]:
     """Report a latency that violates the search's assumption."""
     if breach is None:
         return ()
     return (f"not proved, since a larger fleet is slower here: {breach}",)
 
 
-def of_time(error: OutOfTimeError) -> tuple[str, ...]:
+def report_undecided(subject: str, limit_s: float) -> str:
+    """Return the reason of a search beside the plan that ended without an answer."""
+    return f"not decided within {limit_s:.3g} s: no {subject}, and none was proved not to be there"
+
+
+def report_timeout(error: OutOfTimeError) -> tuple[str, ...]:
     """Report a search that ended without a plan and without a proof that there is none."""
     return (f"not decided: expected {error.expected} (got {error.got}). {error.hint}",)

@@ -20,11 +20,11 @@ from core.config_file import ConfigFile, Interval, Positive, Written, check, rea
 from core.errors import MOST, InputError, require_positive
 from core.runfiles.manifest import against
 from core.runfiles.result import FILE
-from optimizer.plan.inputs.demand import within_range
+from optimizer.plan.inputs.demand import clamp_cv2
 from optimizer.plan.inputs.plan_file import DeclaredTier, PlanFile, Rate, Role
 
 _OF_CAPACITY = ("capacity", "workload")
-_CPU_BOUND = 0.7  # of the cap: below, it was not the CPU that set NodT
+_CPU_BOUND = 0.7  # of the cap; below it, NodT was not limited by the CPU
 
 
 class Machine(Written):
@@ -76,37 +76,37 @@ class NodeThroughput:
 
 
 def read_capacity(folder: Path, workload: str | None, place: str) -> NodeThroughput:
-    """NodT of a workload (needed where the run has several).
+    """Return NodT of a workload, which must be named if the run has several.
 
-    Raises: InputError for a folder that is no capacity run's, a workload that it does not have, and
-    one of which no NodT was found, with the run's reason.
+    Raises: InputError for a folder that is no capacity run, a workload that is not in the run, and
+    one without NodT, with the run's reason.
     """
-    result, of_body = _result(folder, place)
+    result, of_body = _read_result(folder, place)
     _refuse_failed(folder, result.values, place)
     head, body = check(result, _Head), check(of_body, _Body)
     if workload is None and len(body.workloads) == 1:
         workload = next(iter(body.workloads))
     if workload is None or workload not in body.workloads:
-        known = ", ".join(body.workloads)
-        raise InputError(place, expected=f"one of the workloads {known}", got=repr(workload))
-    found = body.workloads[workload]
-    if found.nodt_per_s is None:
+        workloads = ", ".join(body.workloads)
+        raise InputError(place, expected=f"one of the workloads {workloads}", got=repr(workload))
+    throughput = body.workloads[workload]
+    if throughput.nodt_per_s is None:
         raise InputError(
             place,
             expected=f"a run that found NodT of {workload}",
-            got=found.reason,
+            got=throughput.reason,
             hint="Measure again; its report has the result of each step.",
         )
     return NodeThroughput(
         experiment=head.experiment,
         run=head.run,
         workload=workload,
-        per_s=found.nodt_per_s.low,
-        per_s_most=found.nodt_per_s.high,
-        limit_ms=found.limit_ms,
+        per_s=throughput.nodt_per_s.low,
+        per_s_most=throughput.nodt_per_s.high,
+        limit_ms=throughput.limit_ms,
         machine=body.machine,
-        cv2=found.cv2,
-        utilisation=found.utilisation,
+        cv2=throughput.cv2,
+        utilisation=throughput.utilisation,
     )
 
 
@@ -116,19 +116,19 @@ def _refuse_failed(folder: Path, head: Mapping[str, Any], place: str) -> None:
     A workload without NodT has its own reason, so `valid` of the head is not used.
     """
     manifest = folder / "manifest.json"
-    failed = against(read_json(manifest).values) if manifest.is_file() else ""
-    spoilt = against(head) if head.get("disturbed") else failed
-    if spoilt:
+    manifest_fault = against(read_json(manifest).values) if manifest.is_file() else ""
+    fault = against(head) if head.get("disturbed") else manifest_fault
+    if fault:
         raise InputError(
             place,
             expected="a run whose measurement, injection and revert went well",
-            got=f"{folder.name}: {spoilt}",
+            got=f"{folder.name}: {fault}",
             hint="Its report says why; measure again.",
         )
 
 
-def _result(folder: Path, place: str) -> tuple[ConfigFile, ConfigFile]:
-    """The whole and the body of result.json."""
+def _read_result(folder: Path, place: str) -> tuple[ConfigFile, ConfigFile]:
+    """Return result.json, and its section with the capacity."""
     if not (folder / FILE).is_file():
         raise InputError(
             place,
@@ -136,14 +136,14 @@ def _result(folder: Path, place: str) -> tuple[ConfigFile, ConfigFile]:
             got=str(folder),
             hint="`sparecraft run` of such a design makes one; `sparecraft list` shows the runs.",
         )
-    whole = read_json(folder / FILE)
-    if not isinstance(whole.values.get("capacity"), dict):
-        raise whole.error("capacity", expected="the result of a capacity run", got="none")
-    return whole, whole.section("capacity")
+    result = read_json(folder / FILE)
+    if not isinstance(result.values.get("capacity"), dict):
+        raise result.error("capacity", expected="the result of a capacity run", got="none")
+    return result, result.section("capacity")
 
 
 def with_capacities(file: PlanFile) -> tuple[PlanFile, tuple[str, ...]]:
-    """The plan.toml with its capacity runs' figures in the tiers, and what has to be said of them.
+    """Return the plan.toml with the figures of its capacity runs in the tiers, and remarks on them.
 
     Raises: InputError as `read_capacity`, and for a latency limit beside a capacity.
     """
@@ -160,42 +160,43 @@ def with_capacities(file: PlanFile) -> tuple[PlanFile, tuple[str, ...]]:
     tiers, remarks = [], []
     for number, tier in enumerate(plan.tiers):
         if tier.capacity is not None:
-            tier, text = _filled(tier, number, file)
+            tier, text = _fill(tier, number, file)
             remarks.append(text)
         tiers.append(tier)
     return file.having(tiers=tiers), tuple(remarks)
 
 
-def _filled(tier: DeclaredTier, number: int, file: PlanFile) -> tuple[DeclaredTier, str]:
+def _fill(tier: DeclaredTier, number: int, file: PlanFile) -> tuple[DeclaredTier, str]:
     key = ("tiers", number)
     if tier.processing_s is not None:
         raise file.source.error(
             *key, "processing_s", expected="none beside a capacity", got="a value"
         )
     folder, place = file.folder / str(tier.capacity), file.source.place(*key, "capacity")
-    found = read_capacity(folder, tier.workload, place)
-    cpus = found.machine.cpus
+    throughput = read_capacity(folder, tier.workload, place)
+    cpus = throughput.machine.cpus
     measured = {
-        "role": found.machine.role,
-        "memory_mb": int(found.machine.memory_mb),
-        "nic_mbps": found.machine.nic_mbps,
-        "disk_mbps": found.machine.disk_mbps,
+        "role": throughput.machine.role,
+        "memory_mb": int(throughput.machine.memory_mb),
+        "nic_mbps": throughput.machine.nic_mbps,
+        "disk_mbps": throughput.machine.disk_mbps,
         # So that a node which carries NodT is used to the limit of utilisation, and not beyond.
         "processing_s": require_positive(
-            place, file.stated.limits.max_utilisation * cpus / found.per_s
+            place, file.stated.limits.max_utilisation * cpus / throughput.per_s
         ),
     }
-    if found.cv2:
-        measured["cv2"] = within_range(found.cv2)
+    if throughput.cv2:
+        measured["cv2"] = clamp_cv2(throughput.cv2)
     text = (
-        f"tier {tier.name}: a node of {cpus:g} CPU carries {found.per_s:.4g} requests/s "
-        f"({found.workload}, p95 within {found.limit_ms:g} ms; low end of NodT's interval in run "
-        f"{found.run} of {found.experiment}), other sizes in proportion to their cores"
+        f"tier {tier.name}: a node of {cpus:g} CPU carries {throughput.per_s:.4g} requests/s "
+        f"({throughput.workload}, p95 within {throughput.limit_ms:g} ms; low end of NodT's "
+        f"interval in run {throughput.run} of {throughput.experiment}), other sizes in proportion "
+        "to their cores"
     )
-    if found.utilisation is not None and found.utilisation < _CPU_BOUND:
+    if throughput.utilisation is not None and throughput.utilisation < _CPU_BOUND:
         text += (
-            f"; its CPU was at {found.utilisation:.0%} of its cap then: something else filled up, "
-            "which need not grow with the cores"
+            f"; its CPU was at {throughput.utilisation:.0%} of its cap then: something else filled "
+            "up, which need not grow with the cores"
         )
     stated = {key: value for key, value in tier.values.items() if key not in _OF_CAPACITY}
     filled = DeclaredTier.model_validate({**measured, **stated})

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
@@ -23,8 +23,8 @@ from optimizer.availability import FailureRates, availability
 from optimizer.availability.rates import require_target
 from optimizer.fit import ServiceFit
 from optimizer.latency import zero_load_s
-from optimizer.plan.inputs.domains import Domain, Machines, covers_of, placed
-from optimizer.plan.inputs.evidence import CalibratedLatency
+from optimizer.plan.inputs.domains import Domain, covers_of, own_rates, spreads_of
+from optimizer.plan.inputs.evidence import CalibratedLatency, PageChain
 from optimizer.plan.inputs.integrity import IntegritySlo
 from optimizer.plan.inputs.performability import Bound, UsersSlo
 from optimizer.plan.inputs.remedy import Remedy, without_limping
@@ -44,8 +44,8 @@ from optimizer.plan.solve.table import OptionTable, tier_table
 from optimizer.prices import Instance, PriceBook
 
 PERCENTILES = {"p95_ms": 95, "p99_ms": 99}
-CONFIDENCE_LEAST = 1e-3  # quantiles below are no numbers
-# The run's own verdict, nothing that a plan can keep.
+CONFIDENCE_LEAST = 1e-3  # below, quantiles are not finite
+# Limits of the run's own verdict, which no plan can keep.
 _NOT_OURS = ("max_error_share", "operations", "sessions")
 _CLOUD_HEADROOM_MB = 256.0  # for the operating system of a virtual machine
 
@@ -94,14 +94,14 @@ class Slo(Strict):
 
 
 def slo_from(table: Mapping[str, Any]) -> Slo:
-    """Return an SLO in the words of a run or of the command line, checked. Raises InputError."""
-    own = {key: value for key, value in table.items() if key not in _NOT_OURS}
-    return check(ConfigFile(FilePath("plan"), {"slo": own}).section("slo"), Slo)
+    """Return the checked SLO of a run or of the command line. Raises InputError."""
+    limits = {key: value for key, value in table.items() if key not in _NOT_OURS}
+    return check(ConfigFile(FilePath("plan"), {"slo": limits}).section("slo"), Slo)
 
 
 @dataclass(frozen=True)
 class Case:
-    """One question. `tiers` are what is planned for; `measured` calibrates the latency model."""
+    """The inputs of one plan: `tiers` is the demand; `measured` calibrates the latency model."""
 
     tiers: tuple[TierDemand, ...]
     slo: Slo
@@ -114,9 +114,9 @@ class Case:
     measured: ServiceFit | None = None
     level: float | None = None  # of the latency law's error; None: predictions as they are
     remedies: tuple[Remedy, ...] = ()  # against limping: to be compared with the plan's machines
-    users: Bound | None = None  # machines with which users get what they are promised
+    users: Bound | None = None  # most machines that keep the promise to users
     domains: tuple[Domain, ...] = ()  # zones, hosts: what fails as a whole, the widest first
-    packed: bool = False  # on servers of one's own, where a smaller machine that costs as much fits
+    packed: bool = False  # on own servers, where a smaller machine at the same cost may fit
 
     def __post_init__(self) -> None:
         scheme_of(self.scheme)
@@ -132,17 +132,16 @@ class Case:
 
     @property
     def max_nodes(self) -> int:
-        """Most nodes and standbys of a tier."""
         return self.limits.max_nodes
 
     @property
     def headroom_mb(self) -> float:
-        """Memory beside the tier's: a rented machine's system. Owned ones are sold by the slice."""
+        """Memory for a rented machine's system, beside the tier's. Owned ones need none here."""
         return 0.0 if self.book.costs else _CLOUD_HEADROOM_MB
 
     @cached_property
     def latency(self) -> CalibratedLatency:
-        """The page's percentiles of any plan of this case."""
+        """The latency model of this case: percentiles of a page for any plan."""
         return CalibratedLatency(
             self.tiers,
             list(self.slo.latency_ms),
@@ -152,26 +151,29 @@ class Case:
             self.level,
         )
 
-    def problem(self, *, max_nodes: int | None = None, check: Check = unbounded) -> Problem:
+    def problem(self, check: Check = unbounded, *, max_nodes: int | None = None) -> Problem:
         """Return the problem, optionally with other max_nodes; `check` may raise to stop it."""
         limits = self.limits
         if max_nodes is not None:
             limits = limits.model_copy(update={"max_nodes": max_nodes})
-        return self.limited(self._options(limits, check))
+        return self.problem_with(self._list_options(limits, check))
 
-    def limited(self, options: tuple[Sequence[Option], ...]) -> Problem:
-        """Return the limits of this case, over these options."""
-        limits, degraded, asked = self.limits, self.slo.degraded, self.slo.availability
+    def problem_with(self, options: tuple[Sequence[Option], ...]) -> Problem:
+        """Return the problem with the limits of this case and these options."""
+        limits, degraded, target = self.limits, self.slo.degraded, self.slo.availability
+        degraded_latency = (
+            None if degraded is None else partial(self.latency.degraded, condition=degraded)
+        )
         return Problem(
             options=options,
             latency=self.latency,
-            unavailability_max=None if asked is None else 1.0 - asked,
+            unavailability_max=None if target is None else 1.0 - target,
             latency_ms_max=self.slo.latency_ms,
             utilisation_max=limits.max_utilisation,
             collision_max=limits.max_collision,
             degraded=degraded,
-            latency_degraded=self.latency.while_degraded(degraded) if degraded else None,
-            chain=self.latency.chain(degraded),
+            latency_degraded=degraded_latency,
+            chain=PageChain(self.latency, degraded),
         )
 
     def changed(self, name: str, factor: float, check: Check = unbounded) -> Problem | None:
@@ -181,12 +183,11 @@ class Case:
         Parameters: name crash_per_year | failover_s | repair_s | arrival_rate | interference_share
         | gamma (the speed that neighbours leave, of all tiers).
         """
-        other = self._changed(name, factor)
-        return None if other == self else other.problem(check=check)
+        changed = self._change(name, factor)
+        return None if changed == self else changed.problem(check=check)
 
     def with_load(self, factor: float) -> Case:
-        """Return the same service with `factor` times the load."""
-        return self._changed("arrival_rate", factor)
+        return self._change("arrival_rate", factor)
 
     @property
     def limps(self) -> bool:
@@ -195,18 +196,17 @@ class Case:
         return self.rates.limps or (degraded is not None and degraded.limping > 0)
 
     def without_limping(self) -> Case:
-        """Return the same service on machines that never limp."""
         slo = self.slo.model_copy(update={"degraded": without_limping(self.slo.degraded)})
         return replace(self, slo=slo, rates=replace(self.rates, limp_per_year=0.0))
 
     def with_remedy(self, remedy: Remedy) -> Case:
-        """Return the same service with this remedy against limping."""
         slo = self.slo.model_copy(update={"degraded": remedy.with_degraded(self.slo.degraded)})
-        return replace(self, slo=slo, rates=remedy.with_rates(self.rates))
+        return replace(self, slo=slo, rates=replace(self.rates, **remedy.rates))
 
     def percentiles_ms(self, path: Path) -> dict[str, float | None]:
-        """Percentiles of a fleet that the SLO has limits of, about their middle; None if it
-        cannot take the load.
+        """Return a fleet's percentiles that have limits in the SLO, without the margin.
+
+        They are None if the fleet cannot take the load.
         """
         if not self.slo.latency_ms:
             return {}
@@ -215,38 +215,49 @@ class Case:
         except UnstableError:
             return in_ms(dict.fromkeys(self.slo.latency_ms, math.inf))
 
-    def unavailability(self, one: Machines, rates: FailureRates | None = None) -> float:
+    def unavailability(self, option: Option, rates: FailureRates | None = None) -> float:
         """Return an upper bound of the unavailability of a tier with these machines.
 
         It is 1 if the rules of its domains allow no placement. Parameters: rates in place of the
         case's.
         """
         if self.domains:
-            found = self.spread(one, rates)
-            return 1.0 if found is None else found.unavailability
-        demand = self._demand(one.tier)
+            spread = self.spread(option, rates)
+            return 1.0 if spread is None else spread.unavailability
+        demand = self._demand(option.tier)
         state, scheme = demand.state, demand.state.scheme(self.scheme)
-        own = rates_of(self.rates if rates is None else rates, one.instance, demand)
+        tier_rates = rates_of(self.rates if rates is None else rates, option.instance, demand)
         nodes = availability(
-            one.needed, one.extra, own, mechanism=one.mechanism, scheme=scheme
+            option.needed, option.extra, tier_rates, mechanism=option.mechanism, scheme=scheme
         ).unavailability_most
-        return state.lost(one.needed, one.mechanism, one.extra, own, scheme, nodes)
+        return state.lost(option.needed, option.mechanism, option.extra, tier_rates, scheme, nodes)
 
-    def spread(self, one: Machines, rates: FailureRates | None = None) -> Spread | None:
+    def spread(self, option: Option, rates: FailureRates | None = None) -> Spread | None:
         """Return the best placement of a tier's machines; None if the domains' rules allow none.
 
         Parameters: rates in place of the case's.
         """
         rates = self.rates if rates is None else rates
-        return placed(self.domains, rates, self.scheme, one, self._demand(one.tier))
+        tier_rates = rates_of(
+            own_rates(self.domains, rates), option.instance, self._demand(option.tier)
+        )
+        spreads = spreads_of(self.domains, rates, self.scheme)
+        return spreads.best(
+            option.needed, option.extra, tier_rates, option.mechanism, option.replicas
+        )
 
     def check_zero_load(self, source: ConfigFile | None = None) -> None:
-        """Raises InputError for a latency limit that no fleet of any size can keep; `source`: where
-        it is stated."""
+        """Raises InputError for a latency limit that no fleet of any size can keep.
+
+        Parameters: source, the file that states it.
+        """
         if not self.slo.latency_ms or not self.tiers:
             return
-        cores = [max((i.vcpus for i in self._fitting(t)), default=1.0) for t in self.tiers]
-        replicas = [self.limits.max_replicas] * len(self.tiers)
+        cores = [
+            max((i.vcpus for i in self._fitting_instances(t)), default=1.0) for t in self.tiers
+        ]
+        most = self.limits.max_replicas
+        replicas = [min(most, tier.max_replicas or most) for tier in self.tiers]
         laws = [tier.latency for tier in self.tiers]
         with source.naming("tiers") if source is not None else nullcontext():
             least_s = zero_load_s(laws, cores, replicas, self.policy, list(self.slo.latency_ms))
@@ -262,7 +273,7 @@ class Case:
                     hint="No fleet is that fast: raise it, or make the service faster.",
                 )
 
-    def _changed(self, name: str, factor: float) -> Case:
+    def _change(self, name: str, factor: float) -> Case:
         if name in ("crash_per_year", "failover_s", "repair_s"):
             value = getattr(self.rates, name)
             if value is None:
@@ -270,42 +281,44 @@ class Case:
             return replace(self, rates=replace(self.rates, **{name: value * factor}))
         if name not in ("arrival_rate", "interference_share", "gamma"):
             raise InputError("input", expected="one that can be changed", got=repr(name))
-        return replace(self, tiers=tuple(_scaled(tier, name, factor) for tier in self.tiers))
+        return replace(self, tiers=tuple(_scale(tier, name, factor) for tier in self.tiers))
 
-    def lacking(self) -> tuple[str, ...]:
-        """Tiers whose memory no machine has that they may be built with, and what would do; those
-        whose writes no machine carries."""
-        found = []
+    def unservable_tiers(self) -> tuple[str, ...]:
+        """Return texts about tiers that no machine can serve, with a way out.
+
+        No allowed machine has a tier's memory, or no machine carries its writes.
+        """
+        texts = []
         for tier in self.tiers:
-            fitting = self._fitting(tier)
+            fitting = self._fitting_instances(tier)
             if not fitting:
-                found.append(self._lacking(tier))
+                texts.append(self._describe_unservable(tier))
                 continue
-            least = min(tier.written(one, 1) for one in fitting)
+            least = min(tier.written(instance, 1) for instance in fitting)
             if least > self.limits.max_utilisation:
-                found.append(
+                texts.append(
                     f"tier {tier.name}: writes and reads for one certain machine: alone they use "
                     f"{least:.0%} of its largest machine, at most "
                     f"{self.limits.max_utilisation:.0%} are allowed: more machines do not help, "
                     "parts of the data would"
                 )
-        return tuple(found)
+        return tuple(texts)
 
-    def _lacking(self, tier: TierDemand) -> str:
+    def _describe_unservable(self, tier: TierDemand) -> str:
         allowed = [
-            one
-            for one in self.book.instances(self.region)
-            if (tier.instance_types is None or one.type_name in tier.instance_types)
-            and one.arch in tier.arch
+            instance
+            for instance in self.book.instances(self.region)
+            if (tier.instance_types is None or instance.type_name in tier.instance_types)
+            and instance.arch in tier.arch
         ]
         if not allowed:
             built = " or ".join(tier.arch)
             return f"tier {tier.name}: arch: {self.region} has no instance type of {built}"
-        most = max((one.memory_gb * 1024 for one in allowed), default=0.0)
-        which = "allowed instance type" if tier.instance_types is not None else "instance type"
+        most = max((instance.memory_gb * 1024 for instance in allowed), default=0.0)
+        kind = "allowed instance type" if tier.instance_types is not None else "instance type"
         needed = tier.memory_mb + self.headroom_mb
         return (
-            f"tier {tier.name}: memory_mb: no {which} has {needed:.0f} MB (its {tier.memory_mb:.0f}"
+            f"tier {tier.name}: memory_mb: no {kind} has {needed:.0f} MB (its {tier.memory_mb:.0f}"
             f" and {self.headroom_mb:.0f} for the system); the largest has {most:.0f}"
         )
 
@@ -319,33 +332,37 @@ class Case:
     def _demand(self, name: str) -> TierDemand:
         return next(tier for tier in self.tiers if tier.name == name)
 
-    def _fitting(self, tier: TierDemand) -> list[Instance]:
+    def _fitting_instances(self, tier: TierDemand) -> list[Instance]:
         choose = with_room if self.packed else fitting
         return choose(self.book.instances(self.region), tier, self.headroom_mb)
 
-    def _options(self, limits: Limits, check: Check) -> tuple[OptionTable, ...]:
-        """Options per tier at every amplification that the tiers above can make."""
+    def _list_options(self, limits: Limits, check: Check) -> tuple[OptionTable, ...]:
+        """Return the options of each tier, at every amplification by the tiers above."""
         degraded = self.slo.degraded
         down = degraded.nodes_down if degraded is not None else 0
         levels, result = [1], []
         for tier in self.tiers:
-            own = self._bounded(tier.name, limits)
-            covers = covers_of(self.domains, self.rates, self.scheme, own, down, tier, check)
-            table = tier_table(tier, levels, self._fitting(tier), covers, own, check)
-            made = table.columns.upstream * table.columns.replicas
-            levels = sorted({int(level) for level in made})
+            tier_limits = self._bound_nodes(tier.name, limits)
+            covers = covers_of(
+                self.domains, self.rates, self.scheme, tier_limits, down, tier, check
+            )
+            table = tier_table(
+                tier, levels, self._fitting_instances(tier), covers, tier_limits, check
+            )
+            amplifications = table.columns.upstream * table.columns.replicas
+            levels = sorted({int(level) for level in amplifications})
             result.append(table)
         return tuple(result)
 
-    def _bounded(self, tier: str, limits: Limits) -> Limits:
-        """Return the largest numbers of machines of a tier that keep the promise to users."""
+    def _bound_nodes(self, tier: str, limits: Limits) -> Limits:
+        """Return the limits, with no more machines of the tier than keep the promise to users."""
         if self.users is None or self.users.tier != tier or self.users.machines is None:
             return limits
         fewer = min(limits.max_nodes, self.users.machines)
         return limits.model_copy(update={"max_nodes": fewer})
 
 
-def _scaled(tier: TierDemand, name: str, factor: float) -> TierDemand:
+def _scale(tier: TierDemand, name: str, factor: float) -> TierDemand:
     if name == "arrival_rate":
         return replace(
             tier,

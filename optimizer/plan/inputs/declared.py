@@ -12,7 +12,7 @@ from core.vocabulary import Scheme
 from optimizer.fit import Estimate, ServiceFit, TierFit
 from optimizer.fit.spec import TierSpec
 from optimizer.plan.inputs.case import Slo
-from optimizer.plan.inputs.demand import is_stated, stated
+from optimizer.plan.inputs.demand import is_stated, stated_figure
 from optimizer.plan.inputs.plan_file import FIGURES, MACHINE, DeclaredTier, PlanFile
 from optimizer.prices import BUILT_IN, PriceBook, price_book
 
@@ -25,7 +25,7 @@ _DEFAULTS: Mapping[str, float] = {
     "nic_mbps": 1000.0,
     "disk_mbps": 200.0,
 }
-# how the fit's notes of what it misses begin, by the key that says it instead
+# beginning of the fit's note on a missing figure, by the key that replaces the figure
 _PHRASES: Mapping[str, str] = {
     "arrival_per_s": "page rate:",
     "processing_s": "tier {tier}: processing time",
@@ -37,8 +37,9 @@ _PHRASES: Mapping[str, str] = {
 
 
 def book_of(book: str | None, scheme: str, folder: Path) -> PriceBook:
-    """Return the price book by its name or file (a relative one: in `folder`); else the scheme's
-    own.
+    """Return the price book of this name or file, or else the scheme's book.
+
+    A relative file name is relative to `folder`.
     """
     name = book or ("on-prem" if scheme == Scheme.on_prem else "ec2")
     return price_book(name if name in BUILT_IN else folder / name)
@@ -54,7 +55,7 @@ def region_of(book: PriceBook, region: str | None) -> str:
 def stated_service(file: PlanFile) -> ServiceFit:
     """Return the service of a plan.toml without a results folder.
 
-    Raises: InputError for what nobody measured and the file does not state.
+    Raises: InputError for a figure that was not measured and that the file does not state.
     """
     plan, needed = file.stated, "a value, since there is no results folder"
     for key in ("scheme", "arrival_per_s", "tiers"):
@@ -75,7 +76,7 @@ def stated_service(file: PlanFile) -> ServiceFit:
         experiment=plan.experiment or "planned",
         run="",
         scheme=str(plan.scheme),
-        pages_per_s=stated(plan.arrival_per_s),
+        pages_per_s=stated_figure(plan.arrival_per_s),
         tiers=tuple(fits),
         arms=(),
         stated_rates={},
@@ -85,21 +86,25 @@ def stated_service(file: PlanFile) -> ServiceFit:
 
 
 def _idle_neighbours(tiers: Sequence[DeclaredTier]) -> Iterator[Problem]:
-    """Keys of neighbours stated without the rest, and so without effect."""
+    """Yield the keys of neighbours that have no effect without other keys."""
     for number, tier in enumerate(tiers):
         if tier.interference_share and tier.gamma is None:
-            what = "the speed that neighbours leave (1: all of it), as there is interference_share"
-            yield Problem(("tiers", number, "gamma"), what, "nothing", "State it.")
+            expected = (
+                "the speed that neighbours leave (1: all of it), as there is interference_share"
+            )
+            yield Problem(("tiers", number, "gamma"), expected, "nothing", "State it.")
         for key in ("gamma", "run_s"):
-            idle = getattr(tier, key) not in (None, 0.0, 1.0 if key == "gamma" else 0.0)
-            if idle and not tier.interference_share:
-                what = "it beside interference_share, how much of the time neighbours run"
-                yield Problem(("tiers", number, key), what, "no such share", "Leave it out.")
+            is_idle = getattr(tier, key) not in (None, 0.0, 1.0 if key == "gamma" else 0.0)
+            if is_idle and not tier.interference_share:
+                expected = "it beside interference_share, how much of the time neighbours run"
+                yield Problem(("tiers", number, key), expected, "no such share", "Leave it out.")
 
 
 def check_first(source: ConfigFile, service: ServiceFit, slo: Slo) -> None:
-    """Raises InputError for requests of the first tier that are no pages: the latency limits are of
-    a page, and it would have more load and no more to do."""
+    """Raises InputError if the first tier has other than one request per page.
+
+    The latency limits are those of a page, and such a tier would have more load without more work.
+    """
     if not slo.latency_ms or not service.tiers:
         return
     first = service.tiers[0]
@@ -128,26 +133,26 @@ def _stated_fit(tier: DeclaredTier, after: str | None) -> TierFit:
         nic_mbps=values["nic_mbps"],
         disk_mbps=values["disk_mbps"],
     )
-    figures = {name: stated(values.get(key)) for key, name in FIGURES.items()}
+    figures = {name: stated_figure(values.get(key)) for key, name in FIGURES.items()}
     run_s = values["run_s"]
     return TierFit(spec, interference_run_s=run_s, tokens=1, writes_everywhere=True, **figures)
 
 
-def merged(service: ServiceFit, file: PlanFile) -> tuple[ServiceFit, tuple[str, ...]]:
+def merge_stated(service: ServiceFit, file: PlanFile) -> tuple[ServiceFit, tuple[str, ...]]:
     """Return the measured service with the figures that the file states, and their names.
 
     Raises: InputError for tiers that the run does not have.
     """
-    plan, known = file.stated, {tier.spec.name: tier for tier in service.tiers}
+    plan, tiers = file.stated, {tier.spec.name: tier for tier in service.tiers}
     replaced: list[str] = []
     for number, tier in enumerate(plan.tiers):
-        if tier.name not in known:
-            expected = f"a tier of the run ({', '.join(known)})"
+        if tier.name not in tiers:
+            expected = f"a tier of the run ({', '.join(tiers)})"
             raise file.source.error("tiers", number, "name", expected=expected, got=repr(tier.name))
-        known[tier.name] = _replaced(known[tier.name], tier, replaced)
+        tiers[tier.name] = _replace_figures(tiers[tier.name], tier, replaced)
     pages: Estimate = service.pages_per_s
     if plan.arrival_per_s is not None:
-        pages = stated(plan.arrival_per_s)
+        pages = stated_figure(plan.arrival_per_s)
         replaced.append("arrival_per_s")
     if plan.scheme is not None:
         replaced.append("scheme")
@@ -158,7 +163,7 @@ def merged(service: ServiceFit, file: PlanFile) -> tuple[ServiceFit, tuple[str, 
             experiment=plan.experiment or service.experiment,
             scheme=plan.scheme or service.scheme,
             pages_per_s=pages,
-            tiers=tuple(known[tier.spec.name] for tier in service.tiers),
+            tiers=tuple(tiers[tier.spec.name] for tier in service.tiers),
             missing=tuple(m for m in service.missing if not _is_declared(m, replaced)),
             thin=tuple(m for m in service.thin if not _is_declared(m, replaced)),
         ),
@@ -166,22 +171,22 @@ def merged(service: ServiceFit, file: PlanFile) -> tuple[ServiceFit, tuple[str, 
     )
 
 
-def _replaced(fit: TierFit, tier: DeclaredTier, said: list[str]) -> TierFit:
+def _replace_figures(fit: TierFit, tier: DeclaredTier, replaced: list[str]) -> TierFit:
     for key, value in tier.values.items():
         if key in FIGURES:
-            figure: dict[str, Any] = {FIGURES[key]: stated(value)}
+            figure: dict[str, Any] = {FIGURES[key]: stated_figure(value)}
             fit = replace(fit, **figure)
         elif key in MACHINE:
             fit = replace(fit, spec=replace(fit.spec, **{key: value}))
         elif key == "run_s":
             fit = replace(fit, interference_run_s=value)
         if key not in ("name", "present"):
-            said.append(f"tiers.{tier.name}.{key}")
+            replaced.append(f"tiers.{tier.name}.{key}")
     return fit
 
 
 def _is_declared(missing: str, replaced: list[str]) -> bool:
-    """True if what the fit misses is among the stated figures."""
+    """True if the figure that the fit misses is among the stated ones."""
     for text in replaced:
         tier, _, key = text.removeprefix("tiers.").rpartition(".")
         phrase = _PHRASES.get(key)

@@ -23,7 +23,7 @@ _SECONDS = 3600.0 * HOURS_PER_MONTH
 
 
 def priced_problems(number: int, tier: DeclaredTier, prices: Prices) -> Iterator[Problem]:
-    """Disks without a price; a disk beside data says how much of it fits, priced or not."""
+    """Yield disks without a price. A disk beside data needs none: it limits the data, too."""
     if tier.disk_gb is not None and tier.data_gb is None and not prices.disk_usd_per_gb_month:
         expected = "it beside data_gb, or [prices] disk_usd_per_gb_month"
         yield Problem(("tiers", number, "disk_gb"), expected, "neither", "Leave it out.")
@@ -33,15 +33,15 @@ def priced_problems(number: int, tier: DeclaredTier, prices: Prices) -> Iterator
 
 
 def crossing_problems(stated: Declared) -> Iterator[Problem]:
-    """Prices that nothing is bought at, and traffic of which nobody says how much crosses."""
+    """Yield prices without an amount, and traffic without its share between zones."""
     prices, tiers = stated.prices, stated.tiers
-    for key, of in (("disk_usd_per_gb_month", "disk_gb"), ("iops_usd_per_month", "iops")):
-        if getattr(prices, key) is not None and all(getattr(t, of) is None for t in tiers):
-            yield Problem(("prices", key), f"it beside {of} of a tier", "none", "Leave it out.")
+    for key, amount in (("disk_usd_per_gb_month", "disk_gb"), ("iops_usd_per_month", "iops")):
+        if getattr(prices, key) is not None and all(getattr(t, amount) is None for t in tiers):
+            yield Problem(("prices", key), f"it beside {amount} of a tier", "none", "Leave it out.")
     if prices.traffic_usd_per_gb is None:
         if prices.crossing is not None:
-            what = "it beside traffic_usd_per_gb"
-            yield Problem(("prices", "crossing"), what, "no price", "Leave it out.")
+            expected = "it beside traffic_usd_per_gb"
+            yield Problem(("prices", "crossing"), expected, "no price", "Leave it out.")
         return
     if prices.crossing is None and not stated.domains:
         yield Problem(
@@ -51,18 +51,18 @@ def crossing_problems(stated: Declared) -> Iterator[Problem]:
 
 
 def crossing_of(stated: Declared) -> float:
-    """Return the share of requests that go to another zone: stated, else of zones alike."""
+    """Return the share of requests that go to another zone: stated, or else of equal zones."""
     if stated.prices.crossing is not None:
         return stated.prices.crossing
     return 1.0 - 1.0 / stated.domains[0].count
 
 
-def priced(
+def price_disks_and_traffic(
     demand: TierDemand, fit: TierFit, tier: DeclaredTier | None, stated: Declared, peak: float
 ) -> TierDemand:
-    """Return the demand with the USD a month of its disks and of what crosses zones.
+    """Return the demand with the USD a month of its disks and of traffic between zones.
 
-    Parameters: peak, the load planned for over the mean that traffic is paid of.
+    Parameters: peak, the planned load over the mean load, by which traffic is paid.
     """
     prices, disk_usd, traffic_usd = stated.prices, 0.0, 0.0
     if tier is not None:

@@ -11,35 +11,17 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from core.config_file import Positive, Problem, Strict, Text, named_twice, refusal
+from core.config_file import Positive, Problem, Seconds, Strict, Text, named_twice, refusal
 from optimizer.availability import FailureRates, Level
 from optimizer.plan.solve.deadline import Check, unbounded
 from optimizer.plan.solve.options import NODES_MAX, Covers, Limits, TierDemand, rates_of
-from optimizer.plan.solve.spread import Rule, Spread, SpreadCovers, Spreads
-from optimizer.prices import Instance
+from optimizer.plan.solve.spread import Rule, SpreadCovers, Spreads
 
 Count = Annotated[int, Field(ge=1, le=10_000)]
-
-
-class Machines(Protocol):
-    """The thing to place: an `Option`, or what has its figures."""
-
-    @property
-    def tier(self) -> str: ...
-    @property
-    def instance(self) -> Instance: ...
-    @property
-    def needed(self) -> int: ...
-    @property
-    def extra(self) -> int: ...
-    @property
-    def mechanism(self) -> str: ...
-    @property
-    def replicas(self) -> int: ...
 
 
 class Domain(Strict):
@@ -49,7 +31,7 @@ class Domain(Strict):
     count: Count
     failures_per_year: Positive | None = None
     beta: Annotated[float, Field(gt=0, lt=1)] | None = None
-    repair_s: Positive
+    repair_s: Seconds
     source: Text
     max_per_domain: Annotated[int, Field(ge=1, le=NODES_MAX)] | None = None
     min_domains: Annotated[int, Field(ge=2, le=NODES_MAX)] | None = None
@@ -66,7 +48,7 @@ class Domain(Strict):
     @property
     def rule(self) -> Rule:
         """The rules for a tier's machines in domains of this kind."""
-        return Rule(self.max_per_domain, self.min_domains, self.copies_apart, self.survive)
+        return Rule(self.survive, self.max_per_domain, self.min_domains, self.copies_apart)
 
     def level(self, crash_per_year: float) -> Level:
         """Return the domain as the availability model takes it."""
@@ -78,12 +60,12 @@ class Domain(Strict):
 
 
 def spreads_of(domains: Sequence[Domain], rates: FailureRates, scheme: str) -> Spreads:
-    """Placements over these domains."""
-    levels = tuple(one.level(rates.crash_per_year) for one in domains)
-    return _spreads(levels, tuple(one.rule for one in domains), scheme)
+    """Return the placements over these domains."""
+    levels = tuple(domain.level(rates.crash_per_year) for domain in domains)
+    return _spreads(levels, tuple(domain.rule for domain in domains), scheme)
 
 
-@lru_cache(maxsize=8)  # each remembers its placements, which may be ten thousand
+@lru_cache(maxsize=8)  # each one stores its placements, up to ten thousand
 def _spreads(levels: tuple[Level, ...], rules: tuple[Rule, ...], scheme: str) -> Spreads:
     return Spreads(levels, rules, scheme)
 
@@ -98,45 +80,31 @@ def covers_of(
     check: Check = unbounded,
 ) -> Covers:
     """Return the mechanisms that may cover a tier's failures, with placements if it has domains."""
-    own, least = rates_of(own_rates(domains, rates), demand=demand), demand.min_nodes
+    tier_rates, least = rates_of(own_rates(domains, rates), demand=demand), demand.min_nodes
     if not domains:
-        return Covers(own, scheme, limits, nodes_down, check, demand.state, least)
+        return Covers(tier_rates, scheme, limits, nodes_down, check, demand.state, least)
     spreads = spreads_of(domains, rates, scheme)
-    return SpreadCovers(own, scheme, limits, nodes_down, spreads, check, least)
-
-
-def placed(
-    domains: Sequence[Domain],
-    rates: FailureRates,
-    scheme: str,
-    machines: Machines,
-    demand: TierDemand,
-) -> Spread | None:
-    """Return the best placement of a tier's machines; None if the rules allow none."""
-    own = rates_of(own_rates(domains, rates), machines.instance, demand)
-    return spreads_of(domains, rates, scheme).best(
-        machines.needed, machines.extra, own, machines.mechanism, machines.replicas
-    )
+    return SpreadCovers(tier_rates, scheme, limits, nodes_down, spreads, check, least)
 
 
 def own_rates(domains: Sequence[Domain], rates: FailureRates) -> FailureRates:
     """Return the machines' rates without the crashes that their domains cause."""
-    left = 1.0 - math.fsum(one.beta for one in domains if one.beta is not None)
-    return replace(rates, crash_per_year=rates.crash_per_year * left)
+    own_share = 1.0 - math.fsum(domain.beta for domain in domains if domain.beta is not None)
+    return replace(rates, crash_per_year=rates.crash_per_year * own_share)
 
 
 def problems_of(domains: Sequence[Domain], limp_per_year: object) -> Iterator[Problem]:
-    """Errors of the list as a whole."""
-    yield from named_twice([one.name for one in domains], "domains")
+    """Yield errors of the list as a whole."""
+    yield from named_twice([domain.name for domain in domains], "domains")
     existing = 1
-    for number, one in enumerate(domains):
-        existing *= one.count
-        if one.min_domains is not None and one.min_domains > existing:
-            there = f"at most the {existing} that there are"
-            yield Problem(("domains", number, "min_domains"), there, str(one.min_domains))
-        if one.survive and existing == 1:
+    for number, domain in enumerate(domains):
+        existing *= domain.count
+        if domain.min_domains is not None and domain.min_domains > existing:
+            expected = f"at most the {existing} that there are"
+            yield Problem(("domains", number, "min_domains"), expected, str(domain.min_domains))
+        if domain.survive and existing == 1:
             yield Problem(("domains", number, "survive"), "it where there are two", "one domain")
-    shares = math.fsum(one.beta for one in domains if one.beta is not None)
+    shares = math.fsum(domain.beta for domain in domains if domain.beta is not None)
     if shares >= 1.0:
         yield Problem(("domains",), "shares beta of the crashes below 1 together", f"{shares:g}")
     if domains and limp_per_year:

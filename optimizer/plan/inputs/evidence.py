@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,10 +25,7 @@ from optimizer.latency.station import POLICIES
 from optimizer.plan.inputs.demand import demands
 from optimizer.plan.inputs.margin import LawError, law_error
 from optimizer.plan.solve.options import Degraded, Option, TierDemand
-from optimizer.plan.solve.problem import Path
-
-if TYPE_CHECKING:
-    from optimizer.plan.solve.problem import Laws
+from optimizer.plan.solve.problem import Laws, Path
 
 _NEVER_S = 1e6  # longer than any horizon
 LEAST_REQUESTS = 100  # of an arm, for its percentiles to calibrate anything
@@ -41,19 +37,22 @@ def percentile_of(arm: ArmMeasure, q: int) -> Estimate:
 
 
 def thin_percentiles(measured: ServiceFit | None, percentiles: Iterable[int]) -> list[str]:
-    """Percentiles with fewer than ten samples beyond them: used, but not to be relied on."""
+    """Return texts about percentiles with fewer than ten samples beyond: used, but unreliable."""
     return [
-        f"arm {arm.name}: p{q} from {found.samples} requests, {found.least} needed for 10 beyond it"
+        f"arm {arm.name}: p{q} from {estimate.samples:,} requests, {estimate.least:,} needed for "
+        "10 beyond it"
         for arm in (measured.arms if measured is not None else ())
         for q in percentiles
-        if not (found := percentile_of(arm, q)).sufficient
+        if not (estimate := percentile_of(arm, q)).sufficient
     ]
 
 
 @dataclass(frozen=True)
 class Factor:
-    """Calibration by one arm, at least 1 per percentile, the measured percentiles [ms], and what
-    the model says [ms]."""
+    """Calibration by one arm: a factor of at least 1 per percentile.
+
+    It has the measured and the modelled percentiles [ms].
+    """
 
     arm: ArmMeasure
     by_percentile: Mapping[int, float]
@@ -62,20 +61,12 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class DegradedPage:
-    """`problem.DegradedLatency` of a calibrated model."""
-
-    latency: CalibratedLatency
-    condition: Degraded
-
-    def __call__(self, path: Path, tier: int) -> dict[int, float]:
-        return self.latency.degraded(path, tier, self.condition)
-
-
-@dataclass(frozen=True)
 class PageChain:
-    """`problem.Chain` of a latency. With a condition, a law has a part for a good day, and one for
-    each tier below that may be in that condition, the front one first."""
+    """`problem.Chain` of a latency.
+
+    With a condition, a law has a part for a good day, and one part for each tier below, with that
+    tier in the condition; the front tier is first.
+    """
 
     latency: CalibratedLatency
     condition: Degraded | None
@@ -85,19 +76,19 @@ class PageChain:
         station = self.latency.station(tier, option)
         if self.condition is None:
             return waits(station, below)
-        worse = _degraded(station, option, self.condition)
+        worse = _degrade(station, option, self.condition)
         if below is None:
-            return np.concatenate([waits(station), _or_never(worse, None)], axis=1)
+            return np.concatenate([waits(station), _waits_or_never(worse, None)], axis=1)
         parts = below.reshape(len(below), -1, BINS)
-        good, *others = (waits(station, parts[:, i]) for i in range(parts.shape[1]))
-        return np.concatenate([good, _or_never(worse, parts[:, 0]), *others], axis=1)
+        good_day, *degraded = (waits(station, parts[:, i]) for i in range(parts.shape[1]))
+        return np.concatenate([good_day, _waits_or_never(worse, parts[:, 0]), *degraded], axis=1)
 
     def mean_s(self, laws: Laws) -> Floats:
         """Return the mean of each law [s], on a good day."""
         return mean_of(laws[:, :BINS])
 
 
-def _degraded(station: Station, option: Option, condition: Degraded) -> Station:
+def _degrade(station: Station, option: Option, condition: Degraded) -> Station:
     return replace(
         station,
         servers=max(1, condition.servers(option)),
@@ -106,7 +97,7 @@ def _degraded(station: Station, option: Option, condition: Degraded) -> Station:
     )
 
 
-def _or_never(station: Station, below: Laws | None) -> Laws:
+def _waits_or_never(station: Station, below: Laws | None) -> Laws:
     """Return the wait; infinite if the station is overloaded."""
     try:
         return waits(station, below)
@@ -119,7 +110,7 @@ class CalibratedLatency:
 
     Parameters: planned, the demands that the plan is for; measured, the service with the arms that
     calibrate the model (None: nothing was measured, all factors are 1); horizon_s of the grid [s];
-    level, with which a percentile shall not lie above what is said (None: about the middle).
+    level, the probability that a percentile is not above its prediction (None: no margin).
     """
 
     def __init__(
@@ -135,89 +126,80 @@ class CalibratedLatency:
         self._percentiles = tuple(percentiles)
         self._page = PageLatency(horizon_s)
         self._policy = policy
-        self._seen: dict[tuple[Station, ...], dict[int, float]] = {}
+        self._known: dict[tuple[Station, ...], dict[int, float]] = {}
         self._measured = measured
         self._arm_demands = demands(measured) if measured is not None else ()
         arms = measured.arms if measured is not None else ()
         self.unknown = tuple(arm.name for arm in arms if arm.policy not in POLICIES)
-        # Where arms differ in the policy alone, that of the plan counts.
-        known = [arm for arm in arms if arm.policy in POLICIES]
-        known.sort(key=lambda arm: arm.policy == policy)
-        self.factors = {arm.replicas: f for arm in known if (f := self._factor(arm))}
+        # If arms differ only in the policy, the arm with the plan's policy counts.
+        modelled_arms = [arm for arm in arms if arm.policy in POLICIES]
+        modelled_arms.sort(key=lambda arm: arm.policy == policy)
+        self.factors = {arm.replicas: f for arm in modelled_arms if (f := self._factor(arm))}
         self.errors = {q: self._error(q) for q in self._percentiles}
         self.margins = {
             q: 1.0 if level is None else error.factor(level) for q, error in self.errors.items()
         }
 
     def __call__(self, path: Path) -> dict[int, float]:
-        return self._evaluated(self._stations(path))
+        return self._evaluate(self._stations(path))
 
-    def middle(self, found: Mapping[int, float]) -> dict[int, float]:
-        """Percentiles as they are predicted, without the margin."""
-        return {q: value / self.margins[q] for q, value in found.items()}
-
-    def while_degraded(self, degraded: Degraded) -> DegradedPage:
-        """Return the law while one tier is in that condition."""
-        return DegradedPage(self, degraded)
+    def middle(self, percentiles: Mapping[int, float]) -> dict[int, float]:
+        """Return the predicted percentiles without the margin."""
+        return {q: value / self.margins[q] for q, value in percentiles.items()}
 
     def degraded(self, path: Path, tier: int, condition: Degraded) -> dict[int, float]:
-        """Percentiles [ms] while `tier` is degraded; infinite if it cannot take the load."""
+        """Return the percentiles [ms] while `tier` is degraded; infinite if it is overloaded."""
         stations = list(self._stations(path))
-        stations[tier] = _degraded(stations[tier], path[tier], condition)
+        stations[tier] = _degrade(stations[tier], path[tier], condition)
         try:
-            return self._evaluated(tuple(stations))
+            return self._evaluate(tuple(stations))
         except UnstableError:
             return dict.fromkeys(self._percentiles, math.inf)
 
-    def chain(self, degraded: Degraded | None) -> PageChain:
-        """Return the law as a chain of laws."""
-        return PageChain(self, degraded)
-
     def station(self, tier: int, option: Option) -> Station:
-        """Return the queueing station of a tier."""
         return option.station(self._planned[tier], self._policy)
 
     def _stations(self, path: Path) -> tuple[Station, ...]:
-        return tuple(
-            option.station(demand, self._policy)
-            for option, demand in zip(path, self._planned, strict=True)
-        )
+        return tuple(self.station(tier, option) for tier, option in enumerate(path))
 
     def page_s(self, path: Path) -> float:
-        """Mean of the page [s], as modelled and not calibrated."""
+        """Return the modelled mean of the page [s], not calibrated."""
         return mean_s(self._stations(path))
 
-    def _evaluated(self, stations: tuple[Station, ...]) -> dict[int, float]:
-        if stations not in self._seen:
+    def _evaluate(self, stations: tuple[Station, ...]) -> dict[int, float]:
+        if stations not in self._known:
             factors = self.factor_of(tuple(s.replicas for s in stations))
-            self._seen[stations] = {
+            self._known[stations] = {
                 q: self.margins[q] * factors[q] * 1000.0 * self._page.percentile_s(stations, q)
                 for q in self._percentiles
             }
-        return self._seen[stations]
+        return self._known[stations]
 
     def factor_of(self, replicas: tuple[int, ...]) -> dict[int, float]:
-        """Calibration of these replicas per percentile; 1 if no arm gives any."""
-        known = self.factors.get(replicas)
-        if known is not None:
-            return dict(known.by_percentile)
-        return {q: self._carried(q, list(self.factors.values())) for q in self._percentiles}
+        """Return the calibration of these replicas per percentile; 1 without arms."""
+        factor = self.factors.get(replicas)
+        if factor is not None:
+            return dict(factor.by_percentile)
+        return {q: self._mean_factor(q, list(self.factors.values())) for q in self._percentiles}
 
-    def _carried(self, q: int, factors: Sequence[Factor]) -> float:
+    def _mean_factor(self, q: int, factors: Sequence[Factor]) -> float:
         """Return the geometric mean of arms' factors; 1 without any."""
         logs = [math.log(factor.by_percentile[q]) for factor in factors]
         return math.exp(math.fsum(logs) / len(logs)) if logs else 1.0
 
     def _error(self, q: int) -> LawError:
         """Return the error of the predictions of this percentile; see `margin`."""
-        known = list(self.factors.values())
+        factors = list(self.factors.values())
         residuals = [
-            math.log(one.measured_ms[q] / (one.modelled_ms[q] * self._carried(q, others)))
-            for number, one in enumerate(known)
-            if (others := [*known[:number], *known[number + 1 :]])
+            math.log(
+                factor.measured_ms[q]
+                / (factor.modelled_ms[q] * self._mean_factor(q, other_factors))
+            )
+            for number, factor in enumerate(factors)
+            if (other_factors := [*factors[:number], *factors[number + 1 :]])
         ]
-        found = [percentile_of(one.arm, q) for one in known]
-        relative = [f.spread / f.value for f in found if f.spread is not None and f.value]
+        estimates = [percentile_of(factor.arm, q) for factor in factors]
+        relative = [f.spread / f.value for f in estimates if f.spread is not None and f.value]
         return law_error(q, residuals, relative if residuals else ())
 
     def measured(self, path: Path) -> Factor | None:
@@ -265,10 +247,10 @@ class CalibratedLatency:
             measured[q] = estimate.value
             modelled[q] = 1000.0 * modelled_s
             ratios[q] = max(1.0, estimate.value / modelled[q])
-        sure = [ratios[q] for q in self._percentiles if percentile_of(arm, q).sufficient]
+        sufficient = [ratios[q] for q in self._percentiles if percentile_of(arm, q).sufficient]
         for q in self._percentiles:
-            if sure and not percentile_of(arm, q).sufficient:
-                ratios[q] = max(ratios[q], *sure)  # thin: not below what is better known
+            if sufficient and not percentile_of(arm, q).sufficient:
+                ratios[q] = max(ratios[q], *sufficient)  # thin: not below the better known factors
         return Factor(arm, ratios, measured, modelled)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from core.errors import MOST, InputError
+from core.errors import InputError
+from core.units import CRASHES_PER_YEAR_MOST
 from optimizer.integrity import NODE_TYPES, read_counts
 from optimizer.plan.inputs.capacity import read_capacity
 from optimizer.plan.inputs.integrity import DeclaredVariant
@@ -21,8 +23,8 @@ def hardening_of(file: PlanFile, tiers: Sequence[TierDemand]) -> Hardening | Non
     Raises: InputError if one of `[slo.integrity]`, `[transient_faults]` and variants lacks the
     others, for runs that cannot be used, and for more than 256 choices of variants.
     """
-    plan, asked, faults = file.stated, file.stated.slo.integrity, file.stated.transient_faults
-    if asked is None:
+    plan, slo, faults = file.stated, file.stated.slo.integrity, file.stated.transient_faults
+    if slo is None:
         _refuse_idle(file)
         return None
     if faults is None:
@@ -31,26 +33,24 @@ def hardening_of(file: PlanFile, tiers: Sequence[TierDemand]) -> Hardening | Non
             hint="State the rate of faults of a node, and its source.",
         )  # fmt: skip
     stated = {tier.name: (number, tier.variants) for number, tier in enumerate(plan.tiers)}
-    offered = [_offered(file, *stated.get(tier.name, (0, []))) for tier in tiers]
-    count = 1
-    for tier_offers in offered:
-        count *= len(tier_offers)
-    if count > MIXES_MAX:
+    offered = [_offered_variants(file, *stated.get(tier.name, (0, []))) for tier in tiers]
+    if (count := math.prod(map(len, offered))) > MIXES_MAX:
         raise file.source.error(
             "tiers", expected=f"at most {MIXES_MAX} choices of variants", got=f"{count}",
             hint="Offer fewer variants.",
         )  # fmt: skip
     if faults.per_node_month is not None:
-        rate, how = Figure(faults.per_node_month, is_share=False), "taken as certain"
+        rate, evidence = Figure(faults.per_node_month, is_share=False), "taken as certain"
     else:
         assert faults.count is not None
         assert faults.node_months is not None
         months = faults.node_months
         rate = Figure(faults.count / months, faults.count, months, is_share=False)
-        how = f"{faults.count} in {months:g} node-months"
+        evidence = f"{faults.count} in {months:g} node-months"
     remarks = [
-        f"transient faults: {rate.value:.4g} per node and 30 d ({how}; {faults.source}); a corrupt "
-        f"node answers wrongly for {faults.sdc_recovery_s / 3600:g} h on average, and all of it"
+        f"transient faults: {rate.value:.4g} per node and 30 d ({evidence}; {faults.source}); a "
+        f"corrupt node answers wrongly for {faults.sdc_recovery_s / 3600:g} h on average, and all "
+        "of it"
     ]
     remarks += [
         f"tier {t.name}: {v.remark}" for t, o in zip(tiers, offered, strict=True) for v in o
@@ -60,14 +60,14 @@ def hardening_of(file: PlanFile, tiers: Sequence[TierDemand]) -> Hardening | Non
         "take a standby, and [rates] repair_s until it is back; retries take no time"
     )
     remarks.append("of the copies of a request one is used, as likely a wrong one as its node is")
-    found = Hardening(asked, rate, faults.sdc_recovery_s, tuple(offered), tuple(remarks))
-    often = max(found.crashes_per_year(variant) for tier in offered for variant in tier)
-    if often > MOST:
+    hardening = Hardening(slo, rate, faults.sdc_recovery_s, tuple(offered), tuple(remarks))
+    most_crashes = max(hardening.crashes_per_year(variant) for tier in offered for variant in tier)
+    if most_crashes > CRASHES_PER_YEAR_MOST:
         raise file.source.error(
-            "transient_faults", expected=f"faults that crash a node at most {MOST:g} times a year",
-            got=f"{often:g}",
+            "transient_faults", got=f"{most_crashes:g}",
+            expected="faults that crash a node at most once a second",
         )  # fmt: skip
-    return found
+    return hardening
 
 
 def _refuse_idle(file: PlanFile) -> None:
@@ -85,35 +85,35 @@ def _refuse_idle(file: PlanFile) -> None:
             )  # fmt: skip
 
 
-def _offered(
+def _offered_variants(
     file: PlanFile, number: int, variants: Sequence[DeclaredVariant]
 ) -> tuple[Variant, ...]:
-    """Return a tier's variants; without variants it is native, as in Table I."""
+    """Return a tier's variants; a tier without any is native, as in Table I."""
     if not variants:
         native = DeclaredVariant(name="native", nodt=1.0, nodt_source="itself", pcraft="native")
-        return (_variant(file, (number,), native),)
-    return tuple(_variant(file, (number, "variants", i), v) for i, v in enumerate(variants))
+        return (_build_variant(file, (number,), native),)
+    return tuple(_build_variant(file, (number, "variants", i), v) for i, v in enumerate(variants))
 
 
-def _variant(file: PlanFile, key: tuple[str | int, ...], stated: DeclaredVariant) -> Variant:
-    nodt, carries = _throughput(file, key, stated)
-    corrupt, crash, does = _outcomes(file, key, stated)
+def _build_variant(file: PlanFile, key: tuple[str | int, ...], stated: DeclaredVariant) -> Variant:
+    nodt, carries = _read_throughput(file, key, stated)
+    corrupt, crash, does = _read_outcomes(file, key, stated)
     return Variant(stated.name, nodt, corrupt, crash, f"{stated.name} {carries}; {does}")
 
 
-def _throughput(
+def _read_throughput(
     file: PlanFile, key: tuple[str | int, ...], stated: DeclaredVariant
 ) -> tuple[float, str]:
     if stated.nodt is not None:
         return stated.nodt, f"carries {stated.nodt:.0%} of native ({stated.nodt_source})"
-    found = {}
+    throughputs = {}
     for name, workload in (
         ("nodt_run", stated.workload),
         ("native_run", stated.native_workload or stated.workload),
     ):
         place = file.source.place("tiers", *key, name)
-        found[name] = read_capacity(file.folder / str(getattr(stated, name)), workload, place)
-    hardened, native = found["nodt_run"], found["native_run"]
+        throughputs[name] = read_capacity(file.folder / str(getattr(stated, name)), workload, place)
+    hardened, native = throughputs["nodt_run"], throughputs["native_run"]
     if hardened.machine.cpus != native.machine.cpus:
         raise InputError(
             file.source.place("tiers", *key, "nodt_run"),
@@ -127,7 +127,7 @@ def _throughput(
     )
 
 
-def _outcomes(
+def _read_outcomes(
     file: PlanFile, key: tuple[str | int, ...], stated: DeclaredVariant
 ) -> tuple[Figure, Figure, str]:
     if stated.pcraft is not None:
@@ -140,14 +140,18 @@ def _outcomes(
     if stated.run is not None:
         assert stated.of is not None
         place = file.source.place("tiers", *key, "run")
-        found = read_counts(file.folder / stated.run, stated.of, place)
-        corrupt, crash, of = found.corrupt, found.crash, found.injections
-        source = f"run {found.run}, {stated.of}"
+        counts = read_counts(file.folder / stated.run, stated.of, place)
+        corrupt, crash, injections = counts.corrupt, counts.crash, counts.injections
+        source = f"run {counts.run}, {stated.of}"
     else:
         assert stated.corrupt is not None
         assert stated.crash is not None
         assert stated.injections is not None
-        corrupt, crash, of = stated.corrupt, stated.crash, stated.injections
+        corrupt, crash, injections = stated.corrupt, stated.crash, stated.injections
         source = str(stated.source)
-    remark = f"of {of:,} faults {corrupt:,} corrupted, {crash:,} crashed ({source})"
-    return Figure(corrupt / of, corrupt, of), Figure(crash / of, crash, of), remark
+    remark = f"of {injections:,} faults {corrupt:,} corrupted, {crash:,} crashed ({source})"
+    return (
+        Figure(corrupt / injections, corrupt, injections),
+        Figure(crash / injections, crash, injections),
+        remark,
+    )

@@ -29,13 +29,12 @@ class Host(Strict):
 
     @property
     def servers(self) -> list[Server]:
-        """Each of them."""
-        one = Server(self.name, self.cores, float(self.memory_mb), self.usd_per_month)
-        return [one] * self.count
+        server = Server(self.name, self.cores, float(self.memory_mb), self.usd_per_month)
+        return [server] * self.count
 
 
 def problems_of(stated: Declared) -> Iterator[Problem]:
-    """Errors of the list as a whole."""
+    """Yield errors of the list as a whole."""
     hosts: Sequence[Host] = stated.hosts
     if not hosts:
         return
@@ -46,6 +45,6 @@ def problems_of(stated: Declared) -> Iterator[Problem]:
             ("hosts",), "it without [[domains]]", "both",
             "Where machines stand is decided by one of them.",
         )  # fmt: skip
-    yield from named_twice([one.name for one in hosts], "hosts")
-    if (total := sum(one.count for one in hosts)) > SERVERS_MAX:
+    yield from named_twice([host.name for host in hosts], "hosts")
+    if (total := sum(host.count for host in hosts)) > SERVERS_MAX:
         yield Problem(("hosts",), f"at most {SERVERS_MAX} servers", str(total), "List fewer.")

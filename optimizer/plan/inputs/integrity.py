@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from core.config_file import Positive, Share, Strict, Text, refusal
+from core.config_file import Positive, Seconds, Share, Strict, Text, refusal
 from core.errors import MOST
 from optimizer.integrity import Recovery
 
@@ -47,7 +47,7 @@ class TransientFaults(Strict):
     count: Count | None = None
     node_months: Positive | None = None
     source: Text
-    sdc_recovery_s: Positive = Recovery.sdc_s
+    sdc_recovery_s: Seconds = Recovery.sdc_s
 
     @model_validator(mode="after")
     def _is_one(self) -> TransientFaults:

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from core.config_file import Positive, Strict, refusal
 
-_MEAN_OFF = 0.02  # of a day's 24 shares, which people round
+_MEAN_OFF = 0.02  # tolerance of the mean of the shares, which people round
 
 
 class Load(Strict):
@@ -29,7 +29,7 @@ class Load(Strict):
 
     @model_validator(mode="after")
     def _is_one_story(self) -> Load:
-        if sum(one is not None for one in (self.peak, self.day, self.week)) > 1:
+        if sum(peaks is not None for peaks in (self.peak, self.day, self.week)) > 1:
             raise refusal("one of peak, day and week: the peak is the highest hour", got="more")
         if self.peak is not None and self.peak < 1:
             raise refusal("at least 1: the peak is over the mean", got=f"{self.peak:g}", key="peak")
@@ -53,18 +53,18 @@ class Load(Strict):
 
     @property
     def highest(self) -> float:
-        """The highest hour over the mean."""
         return self.peak or max(self.hours or [1.0])
 
     @property
     def factor(self) -> float:
         """The planned load, over today's mean."""
         grown = (1.0 + self.growth_per_month) ** self.months
-        return self.highest * max(1.0, grown)  # a load that falls has to be carried today
+        return self.highest * max(1.0, grown)  # a falling load is at its highest today
 
     def months_until(self, factor: float) -> float | None:
-        """Time until the highest hour is `factor` times today's mean; None if it does not grow to
-        it.
+        """Return the months until the highest hour is `factor` times today's mean.
+
+        None if the load does not grow to it.
         """
         if self.growth_per_month <= 0:
             return None

@@ -1,5 +1,4 @@
-r"""Distance of the truth above a predicted percentile, and a plan that keeps its limits in spite
-of it.
+r"""Error of the latency law, and the margin with which a plan keeps its limits in spite of it.
 
 The error of the law is E = true / predicted; ln E is taken as Student's t around 0. Its spread
 comes from earlier comparisons (the table of `optimizer/latency/README.md`, here `RECORDED`), with
@@ -25,7 +24,7 @@ RECORDED: dict[int, tuple[float, ...]] = {
     95: (1.01, 1.08, 1.00, 1.08, 1.23, 1.48, 0.94, 1.44, 1.42, 0.80),
     99: (0.97, 0.99, 0.83, 1.03, 1.16, 1.40, 0.95, 1.92, 1.48, 0.72),
 }
-_WEIGHT = 2.0  # the record counts as so many observations of a run
+_WEIGHT = 2.0  # the record counts like this many observations of a run
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class LawError:
     source: str
 
     def factor(self, level: float) -> float:
-        """Return the factor that truth / prediction is below with probability `level`.
+        """Return the bound of truth / prediction that holds with probability `level`.
 
         It is at least 1.
         """
@@ -46,7 +45,7 @@ class LawError:
         return math.exp(max(0.0, self.spread * float(stdtrit(self.freedom, level))))
 
     def probability_within(self, predicted_ms: float, limit_ms: float) -> float:
-        """P(the true percentile is within the limit)."""
+        """Return P(the true percentile is within the limit)."""
         from scipy.special import stdtr
 
         return float(stdtr(self.freedom, math.log(limit_ms / predicted_ms) / self.spread))
@@ -65,13 +64,11 @@ def law_error(q: int, residuals: Sequence[float], standard_errors: Sequence[floa
         return LawError(math.sqrt(squares), count, f"the law's record, {count} comparisons")
     weight = _WEIGHT + len(residuals)
     pooled = (_WEIGHT * squares + math.fsum(value**2 for value in residuals)) / weight
-    drawn = math.fsum(value**2 for value in standard_errors) / max(1, len(standard_errors))
+    sampling = math.fsum(value**2 for value in standard_errors) / max(1, len(standard_errors))
     source = f"{len(residuals)} arms, each predicted from the others, beside the law's record"
-    return LawError(math.sqrt(pooled + drawn), weight, source)
+    return LawError(math.sqrt(pooled + sampling), weight, source)
 
 
 def level_of(confidence: float | None, figures: int) -> float | None:
-    """Return the level at which each of so many uncertain figures is taken; None without a
-    confidence.
-    """
+    """Return the level of each of so many uncertain figures; None without a confidence."""
     return None if confidence is None else confidence ** (1.0 / max(1, figures))

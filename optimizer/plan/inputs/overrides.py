@@ -13,7 +13,7 @@ from core.vocabulary import Scheme
 from optimizer.fit import fit, read_results
 from optimizer.plan.inputs.capacity import read_capacity
 from optimizer.plan.inputs.case import PERCENTILES, slo_from
-from optimizer.plan.inputs.plan_file import PlanFile, checked, read_plan
+from optimizer.plan.inputs.plan_file import PlanFile, check_plan, read_plan
 from optimizer.plan.inputs.request import PlanRequest, request_for_service, request_from_plan_file
 from optimizer.prices import BUILT_IN, price_book
 
@@ -22,8 +22,10 @@ _SLO = ("availability", *PERCENTILES, "confidence")
 
 @dataclass(frozen=True)
 class Overrides:
-    """Values that go before those of the run or file. slo: availability, p95_ms, p99_ms,
-    confidence."""
+    """Values that replace those of the run or file.
+
+    slo: availability, p95_ms, p99_ms, confidence.
+    """
 
     slo: Mapping[str, float] = field(default_factory=dict)
     scheme: str | None = None
@@ -36,11 +38,11 @@ def slo_of_run(run_dir: Path) -> dict[str, float]:
 
     Raises: InputError for a folder without a manifest, or a manifest without an SLO.
     """
-    own = (read_manifest(run_dir).get("spec") or {}).get("slo")
-    if not isinstance(own, Mapping):
+    slo = (read_manifest(run_dir).get("spec") or {}).get("slo")
+    if not isinstance(slo, Mapping):
         place = f"{run_dir / 'manifest.json'}: spec.slo"
-        raise InputError(place, expected="the SLO of the run", got=repr(own))
-    return {key: own[key] for key in _SLO if own.get(key) is not None}
+        raise InputError(place, expected="the SLO of the run", got=repr(slo))
+    return {key: slo[key] for key in _SLO if slo.get(key) is not None}
 
 
 def request_from_run(run_dir: Path, over: Overrides) -> PlanRequest:
@@ -57,31 +59,30 @@ def request_from_run(run_dir: Path, over: Overrides) -> PlanRequest:
 
 def request_from_file(path: Path, run_dir: Path | None, over: Overrides) -> PlanRequest:
     """Return the request of a plan.toml, for its stated service or the measured one."""
-    return request_from_plan_file(_overruled(read_plan(path), over), run_dir)
+    return request_from_plan_file(_override(read_plan(path), over), run_dir)
 
 
 def request_from_capacity(
     run_dir: Path, workload: str | None, arrival_per_s: float, over: Overrides
 ) -> PlanRequest:
-    """PCRAFT's question: so many requests a second, of nodes that carry what was measured."""
-    found = read_capacity(run_dir, workload, "--capacity")
+    """Return PCRAFT's request: this arrival rate, on nodes with the measured throughput."""
+    throughput = read_capacity(run_dir, workload, "--capacity")
     require_positive("--arrival", arrival_per_s)
-    tier = {"name": found.machine.tier, "capacity": str(run_dir.resolve())}
+    tier = {"name": throughput.machine.tier, "capacity": str(run_dir.resolve())}
     values = {
-        "experiment": f"{found.experiment.removesuffix('-capacity')}-planned",
+        "experiment": f"{throughput.experiment.removesuffix('-capacity')}-planned",
         "scheme": Scheme.on_prem,
         "arrival_per_s": arrival_per_s,
         "slo": dict(over.slo),
-        "tiers": [{**tier, "workload": found.workload}],
+        "tiers": [{**tier, "workload": throughput.workload}],
     }
-    plan = checked(ConfigFile(Path("sparecraft plan"), values))
-    return request_from_plan_file(_overruled(plan, over))
+    plan = check_plan(ConfigFile(Path("sparecraft plan"), values))
+    return request_from_plan_file(_override(plan, over))
 
 
-def _overruled(file: PlanFile, over: Overrides) -> PlanFile:
+def _override(file: PlanFile, over: Overrides) -> PlanFile:
     plan = file.stated
-    own = plan.slo.model_dump(exclude={"degraded"}, exclude_none=True)
-    slo = slo_from({**own, **over.slo}).model_copy(update={"degraded": plan.slo.degraded})
+    slo = slo_from({**plan.slo.model_dump(exclude_unset=True), **over.slo})
     prices: dict[str, object] = {}
     if over.book is not None:
         built_in = over.book in BUILT_IN
@@ -89,6 +90,6 @@ def _overruled(file: PlanFile, over: Overrides) -> PlanFile:
     if over.region is not None:
         prices["region"] = over.region
     scheme = over.scheme or plan.scheme
-    if prices or scheme != plan.scheme:  # machines of another book are not in this one
+    if prices or scheme != plan.scheme:  # the present machines are not in another book
         file = file.having(tiers=[tier.model_copy(update={"present": None}) for tier in plan.tiers])
     return file.having(slo=slo, scheme=scheme, prices=plan.prices.model_copy(update=prices))

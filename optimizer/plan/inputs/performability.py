@@ -1,5 +1,4 @@
-r"""Bounds on users' losses in a year of faults, from a run of kind performability that measured
-each.
+r"""Bounds on users' losses in a year of faults, from a run of kind performability.
 
 The run gives the share of good requests in a year of its faults (goodput g), the demerits of a
 request (d), and the parts of both by faults (lost l, added a), with n machines in the faulty tier.
@@ -45,7 +44,7 @@ class UsersSlo(Strict):
 
 @dataclass(frozen=True)
 class Year:
-    """The run's figures of the arm, with so many machines."""
+    """The run's figures of the arm, with this number of machines."""
 
     run: str
     machines: int
@@ -56,13 +55,13 @@ class Year:
 
     def goodput_of(self, machines: int) -> float:
         """Return the least share of requests with good answers, for this number of machines."""
-        return max(0.0, self.goodput - self.lost * self._more(machines))
+        return max(0.0, self.goodput - self.lost * self._excess(machines))
 
     def demerits_of(self, machines: int) -> float:
         """Return the most demerits of a request."""
-        return self.demerits + self.demerits_added * self._more(machines)
+        return self.demerits + self.demerits_added * self._excess(machines)
 
-    def _more(self, machines: int) -> float:
+    def _excess(self, machines: int) -> float:
         return max(1.0, machines / self.machines) - 1.0
 
 
@@ -73,52 +72,51 @@ class Bound:
     tier: str
     machines: int | None  # None: any number
     year: Year
-    asked: UsersSlo
+    promise: UsersSlo
 
     @property
     def remark(self) -> str:
-        """Remark for printing."""
-        year, asked = self.year, self.asked
+        year, promise = self.year, self.promise
         most = "any number" if self.machines is None else f"at most {self.machines}"
         return (
-            f"performability: {most} of {self.tier} keep what is asked; {asked.arm} in run "
+            f"performability: {most} of {self.tier} keep what is asked; {promise.arm} in run "
             f"{year.run} had a goodput of {year.goodput:.6f} and {year.demerits:.3g} demerits a "
             f"request in a year of faults with {year.machines}; more machines fail more often"
         )
 
 
-def bound_of(asked: UsersSlo, folder: Path, place: str) -> Bound:
+def bound_of(promise: UsersSlo, folder: Path, place: str) -> Bound:
     """Return the allowed machines of the tier.
 
-    Parameters: folder, what a relative `run` is relative to; place, of the table that asks.
+    Parameters: folder of the plan.toml, for a relative `run`; place of the table, for errors.
     Raises: InputError for a folder that is no valid run of kind performability with a year of that
     arm, and where the run's own fleet, or fewer machines, would not keep the limits.
     """
-    year = _read(folder / asked.run, asked.arm, place)
-    wrong = []
-    if asked.goodput is not None and year.goodput < asked.goodput:
-        wrong.append(f"a goodput of {year.goodput:.6f}")
-    if asked.demerits_per_request is not None and year.demerits > asked.demerits_per_request:
-        wrong.append(f"{year.demerits:.3g} demerits a request")
-    if wrong:
+    year = _read_year(folder / promise.run, promise.arm, place)
+    shortfalls = []
+    if promise.goodput is not None and year.goodput < promise.goodput:
+        shortfalls.append(f"a goodput of {year.goodput:.6f}")
+    if promise.demerits_per_request is not None and year.demerits > promise.demerits_per_request:
+        shortfalls.append(f"{year.demerits:.3g} demerits a request")
+    if shortfalls:
         raise InputError(
             place,
             expected="limits that the measured fleet keeps",
-            got=f"{asked.arm} in run {year.run}: {', '.join(wrong)}",
+            got=f"{promise.arm} in run {year.run}: {', '.join(shortfalls)}",
             hint="Fewer machines would not do it either: ask for less, or plan for another arm.",
         )
     limits = [
-        room / taken
-        for room, taken in (
-            (math.inf if asked.goodput is None else year.goodput - asked.goodput, year.lost),
-            ((asked.demerits_per_request or math.inf) - year.demerits, year.demerits_added),
+        room / cost
+        for room, cost in (
+            (math.inf if promise.goodput is None else year.goodput - promise.goodput, year.lost),
+            ((promise.demerits_per_request or math.inf) - year.demerits, year.demerits_added),
         )
-        if taken > 0.0 and math.isfinite(room / taken)
+        if cost > 0.0 and math.isfinite(room / cost)
     ]
     most = (
         math.floor(year.machines * (1.0 + min(limits)) * (1.0 + LIMIT_INSIDE)) if limits else None
     )
-    return Bound(asked.tier, most, year, asked)
+    return Bound(promise.tier, most, year, promise)
 
 
 class _Arm(Written):
@@ -143,7 +141,7 @@ class _Result(Part):
     performability: _Body
 
 
-def _read(folder: Path, arm: str, place: str) -> Year:
+def _read_year(folder: Path, arm: str, place: str) -> Year:
     result = part_of(folder, "performability", _Result, place)
     year = result.performability.year
     if year is None:

@@ -7,6 +7,7 @@ replaces the measured one; all others are the run's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,7 @@ from core.config_file import (
     ConfigFile,
     Positive,
     Problem,
+    Seconds,
     Share,
     Strict,
     Text,
@@ -26,6 +28,7 @@ from core.config_file import (
 )
 from core.errors import MOST, InputError
 from core.json_object import JsonObject
+from core.units import TIME_S_MOST
 from core.vocabulary import MECHANISMS, MechanismText, SchemeText
 from optimizer.availability.unused_rates import unused_rates
 from optimizer.latency.station import POLICIES
@@ -50,7 +53,7 @@ from optimizer.uncertainty import rates_from
 Rate = Annotated[float, Field(ge=1, le=MOST)]
 _EXPERIMENT = r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$"
 _TIER = r"^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$"
-Role = Annotated[str, Field(pattern=_TIER)]  # as its folder is called
+Role = Annotated[str, Field(pattern=_TIER)]  # the name of its folder
 
 # keys of a tier, and the field of the fitted tier that each replaces
 FIGURES: Mapping[str, str] = {
@@ -68,7 +71,7 @@ FIGURES: Mapping[str, str] = {
 MACHINE = ("role", "memory_mb", "nic_mbps", "disk_mbps")
 
 
-def _modelled(policy: str) -> str:
+def _check_policy(policy: str) -> str:
     if policy not in POLICIES:
         raise refusal(f"one of {', '.join(POLICIES)}", got=repr(policy))
     return policy
@@ -110,7 +113,7 @@ class DeclaredTier(Strict):
     role: Role | None = None
     requests_per_copy: Positive | None = None
     connections_per_copy: Positive | None = None
-    processing_s: Positive | None = None
+    processing_s: Seconds | None = None
     kbit_per_copy: Positive | None = None
     capacity: Text | None = None
     workload: Text | None = None
@@ -120,8 +123,8 @@ class DeclaredTier(Strict):
     disk_mbps: Rate | None = None
     interference_share: Annotated[float, Field(ge=0, lt=1)] | None = None
     gamma: Share | None = None
-    run_s: Annotated[float, Field(ge=0, le=MOST)] | None = None
-    token_hold_s: Positive | None = None
+    run_s: Annotated[float, Field(ge=0, le=TIME_S_MOST)] | None = None
+    token_hold_s: Seconds | None = None
     mechanisms: Annotated[list[MechanismText], Field(min_length=1)] | None = None
     instance_types: Annotated[list[Text], Field(min_length=1)] | None = None
     arch: Annotated[list[Literal["x86_64", "arm64"]], Field(min_length=1)] | None = None
@@ -134,7 +137,7 @@ class DeclaredTier(Strict):
     writes: Annotated[float, Field(ge=0, le=1)] | None = None
     reads_of_one: Annotated[float, Field(ge=0, le=1)] | None = None
     primary: bool | None = None
-    promote_s: Positive | None = None
+    promote_s: Seconds | None = None
     present: Present | None = None
     variants: list[DeclaredVariant] = Field(default_factory=list)
 
@@ -150,7 +153,7 @@ class Declared(Strict):
     experiment: Annotated[str, Field(pattern=_EXPERIMENT)] | None = None
     scheme: SchemeText | None = None
     arrival_per_s: Positive | None = None
-    policy: Annotated[str, AfterValidator(_modelled)] | None = None
+    policy: Annotated[str, AfterValidator(_check_policy)] | None = None
     prices: Prices = Prices()
     slo: Slo
     load: Load | None = None
@@ -164,29 +167,32 @@ class Declared(Strict):
     tiers: list[DeclaredTier] = Field(default_factory=list)
 
 
+@dataclass(frozen=True)
 class PlanFile:
-    """A plan.toml that has been read: what it states, and where each key stands."""
+    """A plan.toml: its content, and the line of each key.
 
-    def __init__(self, source: ConfigFile, stated: Declared, remarks: tuple[str, ...] = ()) -> None:
-        """`remarks`: what runs that it names were taken to say."""
-        self.source, self.stated, self.remarks = source, stated, remarks
+    `remarks`: the figures that were taken from the runs it names.
+    """
+
+    source: ConfigFile
+    stated: Declared
+    remarks: tuple[str, ...]
 
     @property
     def folder(self) -> Path:
-        """The folder that paths in the file are relative to."""
         return self.source.path.parent
 
     def having(self, **changes: Any) -> PlanFile:
         """Return the same file with other values; its keys keep their lines."""
-        return PlanFile(self.source, self.stated.model_copy(update=changes), self.remarks)
+        return replace(self, stated=self.stated.model_copy(update=changes))
 
 
 def read_plan(path: Path) -> PlanFile:
     """Read and check `path`. Raises InputError that names the file, the line and the key."""
-    return checked(read_toml(path))
+    return check_plan(read_toml(path))
 
 
-def checked(source: ConfigFile) -> PlanFile:
+def check_plan(source: ConfigFile) -> PlanFile:
     """Return the plan.toml of these values. Raises InputError."""
     source, remarks = with_measured_limping(source)
     stated = check(source, Declared)
@@ -216,15 +222,15 @@ def _check_effect(source: ConfigFile, stated: Declared) -> None:
 
 
 def _problems(stated: Declared) -> Iterator[Problem]:
-    """Errors that are not those of a single key."""
+    """Yield the errors that concern more than a single key."""
     yield from problems_of(stated.domains, stated.rates.get("limp_per_year"))
-    yield from schedule_problems(stated.schedule, stated.load, stated.model_dump(exclude_none=True))
+    yield from schedule_problems(stated)
     yield from crossing_problems(stated)
     yield from host_problems(stated)
     yield from named_twice([tier.name for tier in stated.tiers], "tiers")
     limits = stated.limits
-    given = "max_replicas" in limits.model_fields_set
-    if given and limits.max_replicas > limits.max_nodes:
+    is_stated = "max_replicas" in limits.model_fields_set
+    if is_stated and limits.max_replicas > limits.max_nodes:
         expected = f"at most limits.max_nodes ({limits.max_nodes}): a server holds one copy"
         yield Problem(("limits", "max_replicas"), expected, str(limits.max_replicas))
     for number, tier in enumerate(stated.tiers):
@@ -236,4 +242,6 @@ def _problems(stated: Declared) -> Iterator[Problem]:
             yield Problem(("tiers", number, "workload"), expected, "no capacity", "Leave it out.")
         yield from state_problems(number, tier, stated)
         yield from priced_problems(number, tier, stated.prices)
-        yield from named_twice([one.name for one in tier.variants], "tiers", number, "variants")
+        yield from named_twice(
+            [variant.name for variant in tier.variants], "tiers", number, "variants"
+        )

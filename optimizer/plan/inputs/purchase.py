@@ -16,8 +16,10 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from core.config_file import Strict, Text, refusal
-from core.errors import LEAST, MOST, InputError
+from core.errors import LEAST, InputError
+from core.units import CRASHES_PER_YEAR_MOST
 from optimizer.prices import Instance, PriceBook
+from optimizer.prices.instance import cheapest_first
 
 
 class Purchase(Strict):
@@ -26,7 +28,7 @@ class Purchase(Strict):
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,18}$")]
     discount: Annotated[float, Field(gt=0, lt=1)]
     committed: bool = False
-    interruptions_per_year: Annotated[float, Field(ge=0, le=MOST)] = 0.0
+    interruptions_per_year: Annotated[float, Field(ge=0, le=CRASHES_PER_YEAR_MOST)] = 0.0
     instance_types: Annotated[list[str], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
@@ -53,16 +55,19 @@ def with_speeds(book: PriceBook, region: str, speeds: Sequence[Speed]) -> PriceB
 
     Raises: InputError for a type that is stated twice.
     """
-    known: dict[str, float] = {}
+    speed_of: dict[str, float] = {}
     for speed in speeds:
         for name in speed.instance_types:
-            if name in known:
+            if name in speed_of:
                 raise InputError("prices.speeds", expected="each type once", got=f"{name} again")
-            known[name] = speed.per_core
-    if not known:
+            speed_of[name] = speed.per_core
+    if not speed_of:
         return book
-    found = tuple(replace(one, speed=known.get(one.name, 1.0)) for one in book.instances(region))
-    return replace(book, regions={**book.regions, region: found})
+    instances = tuple(
+        replace(instance, speed=speed_of.get(instance.name, 1.0))
+        for instance in book.instances(region)
+    )
+    return replace(book, regions={**book.regions, region: instances})
 
 
 def with_purchases(book: PriceBook, region: str, ways: Sequence[Purchase]) -> PriceBook:
@@ -76,20 +81,25 @@ def with_purchases(book: PriceBook, region: str, ways: Sequence[Purchase]) -> Pr
     if len(set(names)) < len(names):
         raise InputError("prices.purchase", expected="names of their own", got=", ".join(names))
     types = book.instances(region)
-    found = [*types, *(one for way in ways for one in _at(types, way))]
-    found.sort(key=lambda one: (one.usd_per_hour, one.name))
-    return replace(book, regions={**book.regions, region: tuple(found)})
+    instances = cheapest_first(
+        [*types, *(instance for way in ways for instance in _discounted(types, way))]
+    )
+    return replace(book, regions={**book.regions, region: instances})
 
 
-def _at(types: Sequence[Instance], way: Purchase) -> Iterator[Instance]:
-    for one in types:
-        if way.instance_types is None or one.name in way.instance_types:
-            less = replace(
-                one,
-                name=f"{one.name}@{way.name}",
-                type=one.name,
+def _discounted(types: Sequence[Instance], way: Purchase) -> Iterator[Instance]:
+    for instance in types:
+        if way.instance_types is None or instance.name in way.instance_types:
+            discounted = replace(
+                instance,
+                name=f"{instance.name}@{way.name}",
+                type=instance.name,
                 purchase=way.name,
-                usd_per_hour=one.usd_per_hour * (1.0 - way.discount),
+                usd_per_hour=instance.usd_per_hour * (1.0 - way.discount),
                 interruptions_per_year=way.interruptions_per_year,
             )
-            yield replace(less, usd_per_month_off=less.usd_per_month) if way.committed else less
+            yield (
+                replace(discounted, usd_per_month_off=discounted.usd_per_month)
+                if way.committed
+                else discounted
+            )

@@ -8,10 +8,10 @@ Machines are rented, so the scheme is `cloud`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -26,6 +26,9 @@ from optimizer.plan.solve.problem import Path
 from optimizer.plan.solve.schedule import HourlyProblem, HourlyTier, Period, Quota, Sizes
 from optimizer.prices import Instance
 from optimizer.replication import collision_probability
+
+if TYPE_CHECKING:
+    from optimizer.plan.inputs.plan_file import Declared
 
 
 class DeclaredQuota(Strict):
@@ -43,7 +46,7 @@ class DeclaredQuota(Strict):
         return self
 
     def quota(self) -> Quota:
-        """Return the same for the schedule."""
+        """Return the quota for the schedule's problem."""
         most = float(self.machines or 0) if self.vcpus is None else self.vcpus
         return Quota(frozenset(self.instance_types), most, self.vcpus is not None)
 
@@ -70,19 +73,19 @@ class DeclaredSchedule(Strict):
         return self
 
 
-def problems_of(
-    stated: DeclaredSchedule | None, load: Load | None, values: Mapping[str, Any]
-) -> Iterator[Problem]:
-    """Yield the problem of a [schedule] without hours, or with limits that it cannot keep."""
-    if stated is None:
+def problems_of(stated: Declared) -> Iterator[Problem]:
+    """Yield the problems of a [schedule] without hours, or with limits that it cannot keep."""
+    if stated.schedule is None:
         return
-    if load is None or not load.hours:
+    if stated.load is None or not stated.load.hours:
         yield Problem(("schedule",), "it beside [load] day or week", "neither", "State the hours.")
-    for key in (("domains",), ("slo", "degraded"), ("slo", "performability")):
-        at: Any = values
-        for part in key:
-            at = at.get(part) if isinstance(at, Mapping) else None
-        if at:
+    unkept: dict[tuple[str, ...], object] = {
+        ("domains",): stated.domains,
+        ("slo", "degraded"): stated.slo.degraded,
+        ("slo", "performability"): stated.slo.performability,
+    }
+    for key, limit in unkept.items():
+        if limit:
             text = "it without [schedule], which does not keep it hour by hour"
             yield Problem(key, text, "both", "Leave one of them out.")
 
@@ -99,7 +102,7 @@ class Hours:
 def hourly_problem(
     case: Case, load: Load, stated: DeclaredSchedule | None, path: Path
 ) -> Hours | None:
-    """Return the schedule's problem with the replicas of `path`; None if none is made.
+    """Return the schedule's problem with the replicas of `path`; None if there is no schedule.
 
     Machines with data do not come and go with the hours.
     """
@@ -107,38 +110,39 @@ def hourly_problem(
         return None
     if case.slo.degraded is not None or any(tier.has_state for tier in case.tiers):
         return None
-    asked = stated or DeclaredSchedule()
-    tied = bool(asked.quotas) or asked.start_s > 0 or asked.run_hours_min > 1
+    declared = stated or DeclaredSchedule()
+    is_tied = bool(declared.quotas) or declared.start_s > 0 or declared.run_hours_min > 1
     shares = [share / load.highest for share in load.hours]
-    if tied:
+    if is_tied:
         periods, period_of = [Period(share, 1) for share in shares], list(range(len(shares)))
     else:
         levels = sorted(set(shares), reverse=True)
         periods = [Period(level, shares.count(level)) for level in levels]
         period_of = [levels.index(share) for share in shares]
-    most = case.slo.availability
+    target = case.slo.availability
     problem = HourlyProblem(
         tiers=tuple(
-            _tier(case, demand, option) for demand, option in zip(case.tiers, path, strict=True)
+            _hourly_tier(case, demand, option)
+            for demand, option in zip(case.tiers, path, strict=True)
         ),
         periods=tuple(periods),
         utilisation_max=case.limits.max_utilisation,
-        unavailability_max=None if most is None else 1.0 - most,
-        slow=_slow(case, [period.load for period in periods], path),
-        quotas=tuple(one.quota() for one in asked.quotas),
-        starting_h=asked.start_s / 3600.0,
-        run_h_min=asked.run_hours_min,
-        watts_per_vcpu=asked.watts_per_vcpu or 0.0,
+        unavailability_max=None if target is None else 1.0 - target,
+        slow=_latency_check(case, [period.load for period in periods], path),
+        quotas=tuple(quota.quota() for quota in declared.quotas),
+        starting_h=declared.start_s / 3600.0,
+        run_h_min=declared.run_hours_min,
+        watts_per_vcpu=declared.watts_per_vcpu or 0.0,
     )
     return Hours(problem, tuple(period_of), tuple(load.hours))
 
 
-def _tier(case: Case, demand: TierDemand, option: Option) -> HourlyTier:
+def _hourly_tier(case: Case, demand: TierDemand, option: Option) -> HourlyTier:
     level, replicas = option.upstream, option.replicas
     machines = tuple(with_room(case.book.instances(case.region), demand, case.headroom_mb))
     rate = demand.request_per_s * level * replicas
     most = case.limits.max_nodes
-    met = (
+    counts = (
         n
         for n in range(replicas, most + 1)
         if collision_probability(n, level, replicas) <= case.limits.max_collision
@@ -146,30 +150,30 @@ def _tier(case: Case, demand: TierDemand, option: Option) -> HourlyTier:
     return HourlyTier(
         name=demand.name,
         machines=machines,
-        carried_per_s=tuple(rate / demand.load(one, level, replicas) for one in machines),
+        carried_per_s=tuple(rate / demand.load(machine, level, replicas) for machine in machines),
         request_per_s=rate,
-        least=next(met, most + 1),
+        least=next(counts, most + 1),
         most=most,
-        lost=_lost(case, demand, machines),
+        lost=_unavailability(case, demand, machines),
         fewest=demand.min_nodes,
     )
 
 
-def _lost(
+def _unavailability(
     case: Case, demand: TierDemand, machines: Sequence[Instance]
 ) -> Callable[[int, int, float], float]:
-    """Unavailability of (needed, extra, interruptions a year), all of them active."""
+    """Return the unavailability by (needed, extra, interruptions a year), all machines active."""
     covers = covers_of((), case.rates, case.scheme, case.limits, 0, demand)
-    by_rate = {one.interruptions_per_year: one for one in machines}
+    by_rate = {machine.interruptions_per_year: machine for machine in machines}
 
     @cache
     def sizes(needed: int, interruptions: float) -> tuple[tuple[int, float], ...]:
-        found = covers.of(needed, (Mechanism.ara,), by_rate[interruptions])
-        return tuple((one.extra, one.unavailability) for one in found)
+        cover_sizes = covers.of(needed, (Mechanism.ara,), by_rate[interruptions])
+        return tuple((cover.extra, cover.unavailability) for cover in cover_sizes)
 
     def lost(needed: int, extra: int, interruptions: float) -> float:
-        known = sizes(needed, interruptions)
-        return min((u for more, u in known if more <= extra), default=1.0)
+        candidates = sizes(needed, interruptions)
+        return min((u for cover_extra, u in candidates if cover_extra <= extra), default=1.0)
 
     return lost
 
@@ -182,19 +186,21 @@ def fleet_of_sizes(path: Path, sizes: Sizes) -> Path:
     )
 
 
-def _slow(case: Case, loads: Sequence[float], path: Path) -> Callable[[int, Sizes], bool] | None:
-    """Return the latency limits in a period of that load, by the law of the whole page."""
+def _latency_check(
+    case: Case, loads: Sequence[float], path: Path
+) -> Callable[[int, Sizes], bool] | None:
+    """Return the check for a period and sizes: True if the page exceeds a latency limit."""
     if not case.slo.latency_ms:
         return None
-    at = [case.with_load(one) for one in loads]
+    cases = [case.with_load(load) for load in loads]
     limits = case.slo.latency_ms
 
     @cache
     def slow(period: int, sizes: Sizes) -> bool:
         try:
-            found = at[period].latency(fleet_of_sizes(path, sizes))
+            percentiles = cases[period].latency(fleet_of_sizes(path, sizes))
         except UnstableError:
             return True
-        return any(found[q] > limit for q, limit in limits.items())
+        return any(percentiles[q] > limit for q, limit in limits.items())
 
     return slow

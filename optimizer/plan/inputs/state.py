@@ -8,17 +8,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from core.config_file import Problem
-from core.json_object import JsonObject
 from core.vocabulary import MECHANISMS, Mechanism
+from optimizer.availability import FailureRates
 from optimizer.plan.solve.options import TierDemand
-from optimizer.plan.solve.state import MB_PER_GB, TierState
+from optimizer.plan.solve.state import MB_PER_GB
 
 if TYPE_CHECKING:
     from optimizer.plan.inputs.plan_file import Declared, DeclaredTier, PlanFile
 
 
 def problems_of(number: int, tier: DeclaredTier, stated: Declared) -> Iterator[Problem]:
-    """Keys of a tier's data that contradict each other, or have no effect."""
+    """Yield the keys of a tier's data that contradict each other, or have no effect."""
 
     def at(key: str, expected: str, got: str, hint: str = "") -> Problem:
         return Problem(("tiers", number, key), expected, got, hint)
@@ -58,57 +58,69 @@ def problems_of(number: int, tier: DeclaredTier, stated: Declared) -> Iterator[P
         )  # fmt: skip
 
 
-def with_state(demand: TierDemand, tier: DeclaredTier) -> TierDemand:
-    """Return the demand with the tier's data in plan.toml."""
+def with_stated(demand: TierDemand, tier: DeclaredTier) -> TierDemand:
+    """Return the demand with the tier's data, mechanisms and instance types in plan.toml."""
+    primary = demand.state.primary if tier.primary is None else tier.primary
     state = replace(
         demand.state,
         kept=tier.state or demand.state.kept,
         data_gb=tier.data_gb or 0.0,
-        primary=bool(tier.primary),
-        promote_s=tier.promote_s,
+        primary=primary,
+        promote_s=(tier.promote_s or demand.state.promote_s) if primary else None,
     )
     more_mb = MB_PER_GB * state.data_gb if tier.data_in == "memory" else 0.0
     mechanisms = demand.mechanisms
     if tier.state is not None:
         mechanisms = MECHANISMS if state.spare_serves else (Mechanism.ara,)
-    return replace(demand, state=state, memory_mb=demand.memory_mb + more_mb, mechanisms=mechanisms)
+    return replace(
+        demand,
+        state=state,
+        memory_mb=demand.memory_mb + more_mb,
+        mechanisms=tier.mechanisms or mechanisms,
+        instance_types=tier.instance_types,
+        min_nodes=tier.min_nodes or demand.min_nodes,
+        arch=tuple(tier.arch or demand.arch),
+    )
 
 
-def check_state(file: PlanFile, tiers: Mapping[str, TierDemand], *, available: bool) -> None:
-    """Raises InputError for a tier that its role and its data do not let be planned so.
+def check_state(
+    file: PlanFile, tiers: Mapping[str, TierDemand], rates: FailureRates, *, available: bool
+) -> None:
+    """Raises InputError for a tier whose plan contradicts its role or its data.
 
-    Parameters: tiers by name; available, whether an availability is asked for.
+    Parameters: tiers by name; rates of machines without data; available, True if the SLO has an
+    availability.
     """
+    primaries = [name for name, demand in tiers.items() if demand.state.primary]
+    if file.stated.domains and primaries:
+        raise file.source.error(
+            "domains", expected=f"it without a primary (tier {', '.join(primaries)})", got="both",
+            hint="A primary that is lost with a domain is not modelled.",
+        )  # fmt: skip
     for number, tier in enumerate(file.stated.tiers):
         demand = tiers.get(tier.name)
         if demand is None:
             continue
-        found = _refused(tier, demand, available=available)
-        if found is not None:
-            key, rest = found
-            raise file.source.error("tiers", number, key, **rest)
-
-
-def _refused(
-    tier: DeclaredTier, demand: TierDemand, *, available: bool
-) -> tuple[str, JsonObject] | None:
-    state: TierState = demand.state
-    if tier.mechanisms and Mechanism.pf in tier.mechanisms and not state.spare_serves:
-        return "mechanisms", {
-            "expected": "ara: its role keeps state that a cold spare does not have", "got": "pf",
-            "hint": 'Take pf out; or state = "copied" where machines copy it, "volume" where it '
-            "outlives them.",
-        }  # fmt: skip
-    if tier.primary and not demand.latency.write_share:
-        return "primary", {
-            "expected": "writes beside it", "got": "none",
-            "hint": "State the share of requests that are writes.",
-        }  # fmt: skip
-    if available and tier.primary and state.promote_s is None and state.kept != "volume":
-        return "primary", {
-            "expected": "promote_s beside it: without another primary no write is taken again",
-            "got": "none",
-            "hint": "State how long it takes until another machine takes writes, whoever promotes "
-            "it; no role of infra/roles does.",
-        }  # fmt: skip
-    return None
+        state = demand.state
+        with file.source.naming("tiers", number, "data_gb"):
+            state.rates(rates)  # includes the time in which a machine copies the data
+        if tier.mechanisms and Mechanism.pf in tier.mechanisms and not state.spare_serves:
+            raise file.source.error(
+                "tiers", number, "mechanisms",
+                expected="ara: its role keeps state that a cold spare does not have", got="pf",
+                hint='Take pf out; or state = "copied" where machines copy it, "volume" where it '
+                "outlives them.",
+            )  # fmt: skip
+        if tier.primary and not demand.latency.write_share:
+            raise file.source.error(
+                "tiers", number, "primary", expected="writes beside it", got="none",
+                hint="State the share of requests that are writes.",
+            )  # fmt: skip
+        if available and tier.primary and state.promote_s is None and state.kept != "volume":
+            raise file.source.error(
+                "tiers", number, "primary",
+                expected="promote_s beside it: without another primary no write is taken again",
+                got="none",
+                hint="State how long it takes until another machine takes writes, whoever promotes "
+                "it; or have it promoted, as `promotion` of a role says.",
+            )  # fmt: skip

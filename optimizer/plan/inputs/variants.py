@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from core.units import FAULT_MONTH_S, YEAR_S
@@ -35,7 +35,7 @@ LIMITS = ("wrong_per_million", "corrupt_s_per_month")
 
 @dataclass(frozen=True)
 class Bounds:
-    """A figure as it was found and the ends of its interval; all equal where it is certain."""
+    """A figure and the ends of its interval; all are equal if it is certain."""
 
     middle: float
     low: float
@@ -89,14 +89,14 @@ class Weighed:
     corrupt_s_per_month: Bounds  # of a node of the worst tier
 
     def broken(self, slo: IntegritySlo) -> list[str]:
-        """Limits that are not kept at the upper bounds."""
+        """Return the limits that are not kept at the upper bounds."""
         return [key for key in LIMITS if self.share_of(slo, key) > 1.0]
 
     def share_of(self, slo: IntegritySlo, key: str) -> float:
         """Return the ratio of the upper bound to the limit; 0 without a limit."""
-        asked: float | None = getattr(slo, key)
-        found: Bounds = getattr(self, key)
-        return 0.0 if asked is None else found.high / asked
+        limit: float | None = getattr(slo, key)
+        bounds: Bounds = getattr(self, key)
+        return 0.0 if limit is None else bounds.high / limit
 
     def worst(self, slo: IntegritySlo) -> float:
         """Return the largest of these shares."""
@@ -107,7 +107,7 @@ Mix = tuple[Variant, ...]  # a variant per tier, front first
 
 
 def visits_of(tiers: Sequence[TierDemand]) -> list[float]:
-    """Requests that a page makes to each tier."""
+    """Return the requests of a page to each tier."""
     return list(itertools.accumulate((t.latency.visits for t in tiers), lambda a, b: a * b))
 
 
@@ -123,7 +123,7 @@ class Hardening:
 
     @property
     def level(self) -> float:
-        """At which each counted figure is taken; those of one tier count once per figure."""
+        """The level of each counted figure. A tier counts once per kind of figure."""
         counted = int(self.faults.counted)
         for tier in self.offered:
             counted += any(v.corrupt.counted for v in tier) + any(v.crash.counted for v in tier)
@@ -131,12 +131,8 @@ class Hardening:
         assert level is not None
         return level
 
-    def mixes(self) -> Iterator[Mix]:
-        """Every choice of a variant per tier."""
-        return itertools.product(*self.offered)
-
     def corrupt_share(self, variant: Variant) -> Bounds:
-        """Share of a node's answers that are wrong."""
+        """Return the share of a node's answers that are wrong."""
         faults, corrupt = self.faults.bounds(self.level), variant.corrupt.bounds(self.level)
 
         def share(f: float, p: float) -> float:
@@ -150,11 +146,11 @@ class Hardening:
         )
 
     def crashes_per_year(self, variant: Variant) -> float:
-        """Crashes of a node by transient faults, at the upper bounds [1/year]."""
+        """Return the crashes of a node by transient faults, at the upper bounds [1/year]."""
         faults, crash = self.faults.bounds(self.level), variant.crash.bounds(self.level)
         return faults.high * crash.high * YEAR_S / FAULT_MONTH_S
 
-    def weighed(self, mix: Mix, tiers: Sequence[TierDemand]) -> Weighed:
+    def weigh(self, mix: Mix, tiers: Sequence[TierDemand]) -> Weighed:
         """Return the effect of these variants on users."""
         shares = [self.corrupt_share(variant) for variant in mix]
         visits = visits_of(tiers)
@@ -170,7 +166,7 @@ class Hardening:
         ends = ("middle", "low", "high")
         return Weighed(Bounds(*map(wrong, ends)), Bounds(*map(corrupt_s, ends)))
 
-    def built(self, mix: Mix, tiers: Sequence[TierDemand]) -> tuple[TierDemand, ...]:
+    def build(self, mix: Mix, tiers: Sequence[TierDemand]) -> tuple[TierDemand, ...]:
         """Return the tiers with these variants: slower nodes, and other crash rates by faults."""
         return tuple(
             replace(
@@ -185,8 +181,10 @@ class Hardening:
         )
 
     def injections_needed(self, variant: Variant, corrupt_p: float) -> int | None:
-        """Injections without a silent corruption that would bound it at `corrupt_p`; None where
-        the variant was seen to corrupt more often than that."""
+        """Return the injections without corruption that would bound it at `corrupt_p`.
+
+        None if the variant already corrupted more often than that.
+        """
         if not variant.corrupt.counted or variant.corrupt.value > corrupt_p or corrupt_p >= 1:
             return None
         return math.ceil(math.log(1.0 - self.level) / math.log1p(-corrupt_p))

@@ -1,5 +1,11 @@
 """Simulation of a plan's fleets: `decide` finds the cheapest that keeps the whole SLO."""
 
-from optimizer.plan.simulate.search import Decided, decide, not_simulated
+from optimizer.plan.simulate.search import (
+    Decided,
+    Refused,
+    decide,
+    not_simulated,
+    simulated_outlook,
+)
 
-__all__ = ["Decided", "decide", "not_simulated"]
+__all__ = ["Decided", "Refused", "decide", "not_simulated", "simulated_outlook"]

@@ -1,11 +1,11 @@
 """The cheapest fleet that keeps the whole SLO, by simulation.
 
-The law and the solver propose, the simulator decides: fleets in order of cost (`candidates`), each
-simulated until it is known to keep the SLO in enough runs, or not to (`sequential`), up to the
-first that keeps it. A run keeps it by the rule of a real verdict: at most the allowed share of
-pages is beyond a limit or fails; failures count with their time-out, and faults are included. If
-the simulator does not predict the measured run (`fidelity.crossed`) nothing is claimed: the law's
-fleet stands, undecided.
+The law and the solver propose, the simulator decides. Fleets are taken in order of cost
+(`candidates`). Each is simulated until it is known if it keeps the SLO in enough runs
+(`sequential`), up to the first that does. A run keeps the SLO by the rule of a real verdict: at
+most the allowed share of pages is beyond a limit or fails; failures count with their time-out, and
+faults are included. If the simulator does not predict the measured run (`fidelity.cross_validate`),
+nothing is claimed: the plan is the law's fleet, undecided.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
 from core.errors import SparecraftError
 from core.statistics.percentiles import percentile
 from core.tolerances import CENT
+from optimizer.fit import Results, ServiceFit
 from optimizer.fit.spec import TierSettings
 from optimizer.plan.explain.curve import fleet_text
 from optimizer.plan.explain.report import Outlook, tier_plans
+from optimizer.plan.inputs.case import Case
 from optimizer.plan.simulate.bands import (
     BEST,
     HOPELESS,
@@ -30,12 +32,12 @@ from optimizer.plan.simulate.bands import (
     SHORT_PAGES,
     SHORT_RUNS,
     STEP,
-    downwards,
+    bands_downwards,
+    bands_upwards,
+    sample_band,
     score,
-    spread_over,
-    upwards,
 )
-from optimizer.plan.simulate.candidates import Kind, by_cost, kind_of
+from optimizer.plan.simulate.candidates import Kind, fleets_by_cost, kind_of
 from optimizer.plan.simulate.redrawn import LATER_SPREAD, Redrawn, SimulatedTier
 from optimizer.plan.simulate.sequential import (
     BROKEN_ERROR,
@@ -47,22 +49,19 @@ from optimizer.plan.simulate.sequential import (
 )
 from optimizer.plan.solve.deadline import Clock, Deadline
 from optimizer.plan.solve.presolve import cost
+from optimizer.plan.solve.problem import Path, Problem
 from optimizer.simulation.arm import Arm
-from optimizer.simulation.fidelity import TAIL_SPREAD, Fitted, crossed
+from optimizer.simulation.fidelity import TAIL_SPREAD, FittedLaw, cross_validate
 from optimizer.simulation.forms import Report
 from optimizer.simulation.program import reports
 
-if TYPE_CHECKING:
-    from optimizer.fit import Results, ServiceFit
-    from optimizer.plan.inputs.case import Case
-    from optimizer.plan.solve.problem import Path, Problem
-
 LIMIT_S = 55.0
 PAGES = 1_000  # of a simulated run: ten beyond its p99
-CONFIDENCE = 0.9  # that a run keeps the SLO, where none is asked for
+REFUSED_S = 4.0  # for the refused fleet: with LIMIT_S less than a minute
+CONFIDENCE = 0.9  # default probability that a run keeps the SLO
 INTERVAL = 0.9  # of a predicted figure, for one run
 _STEP = 20  # runs between two looks at the clock
-_SHOWN = 80  # runs behind a distribution, at least
+_SHOWN = 80  # least number of runs behind a distribution
 _PERCENTILES = (50, 95, 99)
 
 
@@ -77,7 +76,7 @@ class Run:
 
 
 class Interval(TypedDict):
-    """The median and the ends between which INTERVAL of the runs lie."""
+    """The median, and the ends of the interval that contains the share INTERVAL of the runs."""
 
     point: float
     low: float
@@ -85,7 +84,7 @@ class Interval(TypedDict):
 
 
 class Figures(TypedDict):
-    """Of one run of a fleet."""
+    """Predicted figures of one run of a fleet."""
 
     p50_ms: Interval
     p95_ms: Interval
@@ -96,7 +95,7 @@ class Figures(TypedDict):
 
 
 class Distribution(TypedDict):
-    """Of the kept fleet, for one run, with and without faults."""
+    """Predicted figures of the planned fleet for one run, with and without faults."""
 
     confidence: float
     pages: int
@@ -107,12 +106,26 @@ class Distribution(TypedDict):
 
 
 @dataclass(frozen=True)
+class Refused:
+    """The next cheaper fleet: it keeps the SLO in a smaller share of its runs than is asked."""
+
+    path: Path
+    predicted: Distribution
+    kept: int  # of the runs
+
+    @property
+    def runs(self) -> int:
+        return self.predicted["runs"]
+
+
+@dataclass(frozen=True)
 class Decided:
-    """`simulation` of plan.json, the fleet that is kept, if one is, and what is predicted."""
+    """`simulation` of plan.json, the fleet that keeps the SLO, if any, and its prediction."""
 
     body: Mapping[str, Any]
     path: Path | None = None
     predicted: Distribution | None = None
+    refused: Refused | None = None
 
     @property
     def verdict(self) -> str:
@@ -120,41 +133,49 @@ class Decided:
         return str(self.body["verdict"])
 
     def outlook(self, law: Outlook) -> Outlook:
-        """`predicted` of plan.json: the law's, and the distribution. Where the simulator decided,
-        its points without faults stand in the place of the law's, which goes under `law`."""
-        body: Outlook = {**law, "distribution": self.predicted}
+        """Return `predicted` of plan.json: the figures of the law, and the distribution.
+
+        If the simulator decided, its points without faults replace the law's figures, which move to
+        the key `law`."""
         if self.path is None or self.predicted is None:
-            return body
-        calm = self.predicted["without_faults"]
-        return {
-            **body,
-            "p95_ms": calm["p95_ms"]["point"],
-            "p99_ms": calm["p99_ms"]["point"],
-            "evidence": "simulated",
-            "law": {
-                "p95_ms": law["p95_ms"],
-                "p99_ms": law["p99_ms"],
-                "evidence": law["evidence"],
-            },
-        }
+            return {**law, "distribution": self.predicted}
+        return simulated_outlook(law, self.predicted)
+
+
+def simulated_outlook(law: Outlook, predicted: Distribution) -> Outlook:
+    """Return `predicted` of plan.json with the simulated figures; the law's are under `law`."""
+    calm = predicted["without_faults"]
+    return {
+        **law,
+        "distribution": predicted,
+        "p95_ms": calm["p95_ms"]["point"],
+        "p99_ms": calm["p99_ms"]["point"],
+        "evidence": "simulated",
+        "law": {
+            "p95_ms": law["p95_ms"],
+            "p99_ms": law["p99_ms"],
+            "evidence": law["evidence"],
+        },
+    }
 
 
 @dataclass
 class _Fleet:
     path: Path
     runs: list[Run] = field(default_factory=list)
-    kept: int = 0
+    kept_runs: int = 0
     verdict: Verdict = Verdict.undecided
 
 
 def idle_cores(service: ServiceFit) -> dict[str, float]:
-    """Cores that one machine of each tier uses without requests, as the calibration saw it: they
-    are no part of a page's work, and of what a run measures. Empty without a calibration."""
-    told = (service.calibration or {}).get("tiers") or {}
+    """Return the cores that one machine of each tier uses without requests, by the calibration.
+
+    A run measures them, but they are no part of the work of pages. Empty without a calibration."""
+    calibrated = (service.calibration or {}).get("tiers") or {}
     return {
-        tier.spec.name: float(told[tier.spec.name]["idle_cores"]) / tier.spec.nodes
+        tier.spec.name: float(calibrated[tier.spec.name]["idle_cores"]) / tier.spec.nodes
         for tier in service.tiers
-        if tier.spec.name in told
+        if tier.spec.name in calibrated
     }
 
 
@@ -171,16 +192,16 @@ def decide(
     service: ServiceFit,
     *,
     clock: Clock,
-    say: Callable[[str], None] = lambda _text: None,
+    say: Callable[[str], None] = lambda _describe: None,
 ) -> Decided:
     """Return the cheapest fleet that keeps the SLO, within LIMIT_S.
 
     Parameters: law_path, the fleet that the law proposes; results, the run behind the service; say
-    hears how far it is.
+    is called with messages of progress.
     """
     deadline = Deadline(LIMIT_S, clock)
     try:
-        return _Search(case, problem, law_path, results, service, deadline, say).decided()
+        return _Search(case, problem, law_path, results, service, deadline, say).decide()
     except SparecraftError as error:
         return not_simulated(str(error))
 
@@ -203,29 +224,41 @@ class _Search:
         self._failed_most = stated.get("max_error_share")
         say("simulation: fitting the run's arms")
         self._arms = [Arm(results, service, name) for name in results.arms]
-        self._fitted = crossed(self._arms, list(self._limits_ms.values()), case.policy)
+        self._fitted = cross_validate(self._arms, list(self._limits_ms.values()), case.policy)
         self._world = Redrawn(self._arms, self._fitted, case.tiers[0].request_per_s, PAGES)
         self._short = Redrawn(self._arms, self._fitted, case.tiers[0].request_per_s, SHORT_PAGES)
         self._test = KeepingTest(case.slo.confidence or CONFIDENCE)
         self._idle_cores = idle_cores(service)
         self._fleets: list[_Fleet] = []
         self._ended, self._left_open = "", 0
-        self._seen: set[Kind] = set()  # looked at by short runs
+        self._screened: set[Kind] = set()  # fleets that had short runs
 
-    def decided(self) -> Decided:
-        """Return the answer, or why there is none."""
+    def decide(self) -> Decided:
+        """Return the decision, or the reason why there is none."""
         if self._world.unknown:
             return not_simulated(f"no simulation of {', '.join(self._world.unknown)}")
-        reason = self._distrust()
+        reason = self._find_distrust()
         if reason:
-            return self._undecided(reason)
-        chosen = self._cheapest()
+            return self._predict_undecided(reason)
+        chosen = self._find_cheapest()
         if chosen is None:
-            return self._undecided(self._ended)
+            return self._predict_undecided(self._ended)
         body = self._body(Verdict.kept, None, chosen)
-        return Decided(body, chosen.path, self._distribution(chosen))
+        return Decided(body, chosen.path, self._distribution(chosen), self._next_cheaper(chosen))
 
-    def _distrust(self) -> str:
+    def _next_cheaper(self, chosen: _Fleet) -> Refused | None:
+        """Return the dearest tested fleet below the plan that keeps the SLO too seldom, or None.
+
+        Runs are completed after the search, within REFUSED_S."""
+        self._deadline = Deadline(REFUSED_S, self._deadline.clock)
+        below = [fleet for fleet in self._fleets if cost(fleet.path) < cost(chosen.path) - CENT]
+        for fleet in sorted(below, key=lambda fleet: -cost(fleet.path)):
+            is_complete = len(fleet.runs) >= _SHOWN or self._run_until(fleet, _SHOWN)
+            if is_complete and fleet.kept_runs < self._test.confidence * len(fleet.runs):
+                return Refused(fleet.path, self._distribution(fleet), fleet.kept_runs)
+        return None
+
+    def _find_distrust(self) -> str:
         """Return the reason not to trust the simulator; empty if there is none."""
         if not self._fitted.arms:
             return "the run has one arm, so the simulator was checked on no other"
@@ -236,17 +269,18 @@ class _Search:
             )
         if vague := self._fitted.vague:
             reason = f"the run says too little to check the simulator: {'; '.join(vague)}"
-            if more := self._more():
+            if addition := self._blocks_missing():
                 reason += (
-                    f"; measure {more['blocks_of_each_arm']} more blocks of each arm, about "
-                    f"{more['minutes']} minutes"
+                    f"; measure {addition['blocks_of_each_arm']} more blocks of each arm, about "
+                    f"{addition['minutes']} minutes"
                 )
             return reason
         return ""
 
-    def _more(self) -> dict[str, int] | None:
-        """Blocks to be measured besides for no interval to be vague; None if nothing, or
-        where no run is long enough.
+    def _blocks_missing(self) -> dict[str, int] | None:
+        """Return the additional blocks to measure so that no interval is vague.
+
+        None if there are none, or if no run would be long enough.
         """
         times = self._fitted.times_as_long
         if times <= 1.0 or not math.isfinite(times):
@@ -257,155 +291,159 @@ class _Search:
         minutes = math.ceil(blocks * len(self._arms) * block_s / 60.0)
         return {"blocks_of_each_arm": blocks, "minutes": minutes}
 
-    def _undecided(self, reason: str) -> Decided:
+    def _predict_undecided(self, reason: str) -> Decided:
         """Return a prediction for the law's fleet, without a claim."""
-        same = [f for f in self._fleets if kind_of(f.path) == kind_of(self._law_path)]
-        fleet = same[0] if same else _Fleet(self._law_path)
-        self._reached(fleet, _SHOWN)
-        shown = self._distribution(fleet) if fleet.runs else None
-        return Decided(self._body(Verdict.undecided, reason), None, shown)
+        equal_fleets = [f for f in self._fleets if kind_of(f.path) == kind_of(self._law_path)]
+        fleet = equal_fleets[0] if equal_fleets else _Fleet(self._law_path)
+        self._run_until(fleet, _SHOWN)
+        distribution = self._distribution(fleet) if fleet.runs else None
+        return Decided(self._body(Verdict.undecided, reason), None, distribution)
 
-    def _cheapest(self) -> _Fleet | None:
-        """Return the cheapest fleet that is shown to keep the SLO: upwards from the law's cost,
-        band by band, until there is one, then those below it, the nearest first.
+    def _find_cheapest(self) -> _Fleet | None:
+        """Return the cheapest fleet that is shown to keep the SLO.
+
+        The search goes upwards from the law's cost, band by band, until it has one. Then it tries
+        the cheaper fleets, the dearest first.
         """
         below: list[Path] = []
         chosen = None
-        paths = by_cost(self._problem, self._deadline)
-        for band in upwards(paths, cost(self._law_path), below):
-            chosen = next(self._kept(self._best(band)), None)
+        paths = fleets_by_cost(self._problem, self._deadline)
+        for band in bands_upwards(paths, cost(self._law_path), below):
+            chosen = next(self._find_keeping(self._screen(band)), None)
             below += band
             if chosen is not None or self._is_over:
                 break
         if chosen is None:
             is_late = self._deadline.left_s() <= 0.0
             self._ended = (
-                f"of {len(self._seen)} fleets the best {len(self._fleets)} were tested, and none "
-                f"was shown to keep the SLO{f' in {LIMIT_S:g} s' if is_late else ''}"
+                f"of {len(self._screened)} fleets the best {len(self._fleets)} were tested, and "
+                f"none was shown to keep the SLO{f' in {LIMIT_S:g} s' if is_late else ''}"
             )
             return None
-        for apart in (STEP, 1.0):  # in steps first, then what lies between
-            for band in downwards(self._untested(below, cost(chosen.path) / apart)):
-                best = self._best(band)
+        for apart in (STEP, 1.0):  # in steps first, then the fleets between them
+            for band in bands_downwards(self._untested(below, cost(chosen.path) / apart)):
+                best = self._screen(band)
                 if self._is_over:
                     break
-                if (kept := next(self._kept(best), None)) is not None:
-                    chosen = min(chosen, kept, key=lambda one: cost(one.path))
+                if (cheaper_fleet := next(self._find_keeping(best), None)) is not None:
+                    chosen = min(chosen, cheaper_fleet, key=lambda fleet: cost(fleet.path))
         cheaper = self._untested(below, cost(chosen.path))
-        self._left_open = sum(kind_of(path) not in self._seen for path in cheaper)
+        self._left_open = sum(kind_of(path) not in self._screened for path in cheaper)
         return chosen
 
     def _untested(self, paths: Sequence[Path], usd: float) -> list[Path]:
         """Return the fleets below a cost that were not tested."""
-        tested = {kind_of(one.path) for one in self._fleets if len(one.runs) > LOOKS[0]}
+        tested = {kind_of(fleet.path) for fleet in self._fleets if len(fleet.runs) > LOOKS[0]}
         return [p for p in paths if cost(p) < usd - CENT and kind_of(p) not in tested]
 
     @property
     def _is_over(self) -> bool:
-        """No time is left, or as many fleets were looked at as may be."""
-        full = len(self._fleets) >= FLEETS_MOST or len(self._seen) >= SEEN_MOST
+        """True if no time is left, or if the most fleets were looked at."""
+        full = len(self._fleets) >= FLEETS_MOST or len(self._screened) >= SEEN_MOST
         return full or self._deadline.left_s() <= 0.0
 
-    def _best(self, band: Sequence[Path]) -> list[Path]:
-        """Of a band the fleets worth a test, by a short simulation of each; none without time."""
-        paths = spread_over(band)
+    def _screen(self, band: Sequence[Path]) -> list[Path]:
+        """Return the fleets of a band that are worth a test, by a short simulation of each.
+
+        None without time."""
+        paths = sample_band(band)
         if self._is_over:
             return []
         self._say(f"simulation: {len(paths)} fleets from {cost(paths[0]):.2f} USD, short runs")
-        asked = [
+        scenarios = [
             self._short.scenario(self._tiers(path), number)
             for path in paths
             for number in range(1, SHORT_RUNS + 1)
         ]
-        found = iter(reports(asked))
+        answers = iter(reports(scenarios))
         scores = []
         for _ in paths:
-            pages_s = [self._short.pages_s(next(found), n + 1) for n in range(SHORT_RUNS)]
+            pages_s = [self._short.pages_s(next(answers), n + 1) for n in range(SHORT_RUNS)]
             scores.append(score(1000.0 * np.concatenate(pages_s), self._limits_ms))
-        self._seen.update(map(kind_of, paths))
+        self._screened.update(map(kind_of, paths))
         order = sorted(range(len(paths)), key=lambda i: (scores[i], cost(paths[i])))
         return [paths[i] for i in order[:BEST] if scores[i] <= HOPELESS]
 
-    def _kept(self, paths: Sequence[Path]) -> Iterator[_Fleet]:
+    def _find_keeping(self, paths: Sequence[Path]) -> Iterator[_Fleet]:
         """Yield the fleets that are shown to keep the SLO, tested one by one."""
         known = {kind_of(fleet.path): fleet for fleet in self._fleets}
         group = [known.get(kind_of(path)) or _Fleet(path) for path in paths]
         group = group[: max(0, FLEETS_MOST - len(self._fleets))]
-        if group and self._looked_at(group):
-            yield from (fleet for fleet in group if self._tested(fleet) is Verdict.kept)
+        if group and self._take_first_look(group):
+            yield from (fleet for fleet in group if self._test_fleet(fleet) is Verdict.kept)
 
-    def _looked_at(self, group: Sequence[_Fleet]) -> bool:
-        """The first look at these fleets; False where there is no time for it."""
-        new = [fleet for fleet in group if not fleet.runs]
-        if new and not self._simulate(new, LOOKS[0]):
+    def _take_first_look(self, group: Sequence[_Fleet]) -> bool:
+        """Simulate the first runs of these fleets; False if there is no time for them."""
+        new_fleets = [fleet for fleet in group if not fleet.runs]
+        if new_fleets and not self._simulate(new_fleets, LOOKS[0]):
             return False
-        self._fleets += new
-        self._say(f"simulation: {len(self._fleets)} fleets, {_text(group[-1])}")
+        self._fleets += new_fleets
+        self._say(f"simulation: {len(self._fleets)} fleets, {_describe(group[-1])}")
         return True
 
-    def _tested(self, fleet: _Fleet) -> Verdict:
+    def _test_fleet(self, fleet: _Fleet) -> Verdict:
         """Return the fleet's verdict, after more looks where it needs them."""
         for look in LOOKS:
-            if look > len(fleet.runs) and not self._reached(fleet, look):
+            if look > len(fleet.runs) and not self._run_until(fleet, look):
                 break
-            fleet.verdict = self._test.verdict(fleet.kept, len(fleet.runs))
+            fleet.verdict = self._test.verdict(fleet.kept_runs, len(fleet.runs))
             if fleet.verdict is not Verdict.undecided:
                 break
-            if self._test.futile(fleet.kept, len(fleet.runs)):
+            if self._test.futile(fleet.kept_runs, len(fleet.runs)):
                 break
         return fleet.verdict
 
-    def _reached(self, fleet: _Fleet, look: int) -> bool:
-        """More runs of the fleet, up to a look; False where there is no time for them."""
-        self._say(f"simulation: {look} runs of {_text(fleet)}")
+    def _run_until(self, fleet: _Fleet, look: int) -> bool:
+        """Simulate more runs of the fleet, up to a look; False if there is no time for them."""
+        self._say(f"simulation: {look} runs of {_describe(fleet)}")
         while (left := look - len(fleet.runs)) > 0:
             if not self._simulate([fleet], min(left, _STEP)):
                 return False
         return True
 
     def _simulate(self, fleets: Sequence[_Fleet], runs: int, *, faults: bool = True) -> bool:
-        """The next `runs` of each fleet; False where there is no time for them."""
+        """Simulate the next `runs` of each fleet; False if there is no time for them."""
         if self._deadline.left_s() <= 0.0:
             return False
-        asked = [
+        scenarios = [
             self._world.scenario(self._tiers(fleet.path), number, faults=faults)
             for fleet in fleets
             for number in range(len(fleet.runs) + 1, len(fleet.runs) + runs + 1)
         ]
-        found = iter(reports(asked))
+        answers = iter(reports(scenarios))
         for fleet in fleets:
             first = len(fleet.runs) + 1
-            new = [self._run(next(found), fleet.path, first + n) for n in range(runs)]
-            fleet.runs += new
-            fleet.kept += sum(self._keeps(run) for run in new)
+            new_runs = [self._run(next(answers), fleet.path, first + n) for n in range(runs)]
+            fleet.runs += new_runs
+            fleet.kept_runs += sum(self._keeps_slo(run) for run in new_runs)
         return True
 
     def _tiers(self, path: Path) -> list[SimulatedTier]:
         plans = tier_plans(self._case, path)
         return [
             SimulatedTier(
-                one.nodes,
-                float(one.instance.vcpus),
-                TierSettings(self._case.policy, one.replicas, plans[one.tier].tokens),
+                option.nodes,
+                float(option.instance.vcpus),
+                TierSettings(self._case.policy, option.replicas, plans[option.tier].tokens),
             )
-            for one in path
+            for option in path
         ]
 
     def _run(self, report: Report, path: Path, number: int) -> Run:
-        caps = [(one.tier, float(one.instance.vcpus)) for one in path]
-        idle = [self._idle_cores.get(tier, 0.0) / cores for tier, cores in caps]
+        caps = [(option.tier, float(option.instance.vcpus)) for option in path]
+        idle_shares = [self._idle_cores.get(tier, 0.0) / cores for tier, cores in caps]
         pages = np.sort(self._world.pages_s(report, number)) * 1000.0
         return Run(
             {q: percentile(pages, q / 100.0) or 0.0 for q in _PERCENTILES},
             {q: float(np.mean(pages > limit)) for q, limit in self._limits_ms.items()},
             float(np.mean(pages >= 1000.0 * self._world.time_out_s)),
             tuple(
-                min(1.0, tier["utilisation"] + own)
-                for tier, own in zip(report["tiers"], idle, strict=True)
+                min(1.0, tier["utilisation"] + idle_share)
+                for tier, idle_share in zip(report["tiers"], idle_shares, strict=True)
             ),
         )
 
-    def _keeps(self, run: Run) -> bool:
+    def _keeps_slo(self, run: Run) -> bool:
         if self._failed_most is not None and run.failed > self._failed_most:
             return False
         return all(share <= 1.0 - q / 100.0 + 1e-9 for q, share in run.beyond.items())
@@ -422,39 +460,39 @@ class _Search:
             "confidence": INTERVAL,
             "pages": PAGES,
             "runs": len(fleet.runs),
-            "kept_share": round(fleet.kept / len(fleet.runs), 4),
+            "kept_share": round(fleet.kept_runs / len(fleet.runs), 4),
             "with_faults": with_faults,
             "without_faults": without,
         }
 
     def _figures(self, runs: Sequence[Run]) -> Figures:
         names = [tier.name for tier in self._case.tiers]
-        at = {q: _spread([r.percentile_ms[q] for r in runs], 2) for q in _PERCENTILES}
+        intervals = {q: _interval_of([r.percentile_ms[q] for r in runs], 2) for q in _PERCENTILES}
         return {
-            "p50_ms": at[50],
-            "p95_ms": at[95],
-            "p99_ms": at[99],
+            "p50_ms": intervals[50],
+            "p95_ms": intervals[95],
+            "p99_ms": intervals[99],
             "share_beyond": {
-                f"{limit:g}": _spread([r.beyond[q] for r in runs], 5)
+                f"{limit:g}": _interval_of([r.beyond[q] for r in runs], 5)
                 for q, limit in self._limits_ms.items()
             },
-            "failed_share": _spread([r.failed for r in runs], 5),
-            "cpu": {n: _spread([r.cpu[i] for r in runs], 4) for i, n in enumerate(names)},
+            "failed_share": _interval_of([r.failed for r in runs], 5),
+            "cpu": {n: _interval_of([r.cpu[i] for r in runs], 4) for i, n in enumerate(names)},
         }
 
     def _body(
         self, verdict: Verdict, reason: str | None, chosen: _Fleet | None = None
     ) -> dict[str, object]:
-        """`simulation` of plan.json."""
-        law, asked = self._fitted.law, self._test
+        """Return `simulation` of plan.json."""
+        law, test = self._fitted.law, self._test
         return {
             "verdict": str(verdict),
             "reason": reason,
-            "more": self._more(),
-            "confidence": asked.confidence,
+            "more": self._blocks_missing(),
+            "confidence": test.confidence,
             "errors": {"kept": KEPT_ERROR, "broken": BROKEN_ERROR},
             "pages": PAGES,
-            "screened": len(self._seen),
+            "screened": len(self._screened),
             "not_looked_at": self._left_open,
             "fleets": [self._fleet_body(fleet) for fleet in self._fleets],
             "moved": chosen is not None and kind_of(chosen.path) != kind_of(self._law_path),
@@ -481,7 +519,7 @@ class _Search:
             "fleet": fleet_text(fleet.path),
             "usd_per_month": round(cost(fleet.path), 2),
             "verdict": str(fleet.verdict),
-            "kept": fleet.kept,
+            "kept": fleet.kept_runs,
             "runs": len(fleet.runs),
             **{
                 f"p{q}_ms": round(float(np.median([r.percentile_ms[q] for r in fleet.runs])), 2)
@@ -491,29 +529,29 @@ class _Search:
         }
 
 
-def _fidelity_body(fitted: Fitted) -> dict[str, object]:
+def _fidelity_body(fitted: FittedLaw) -> dict[str, object]:
     return {
         "trusted": fitted.trusted,
         "missed": fitted.missed,
         "vague": fitted.vague,
         "arms": {
             arm: {
-                one.name: {
-                    "measured": round(one.measured, 5),
-                    "point": round(one.point, 5),
-                    "low": round(one.low, 5),
-                    "high": round(one.high, 5),
-                    "inside": one.inside,
-                    "counts": one.counts,
+                check.name: {
+                    "measured": round(check.measured, 5),
+                    "point": round(check.point, 5),
+                    "low": round(check.low, 5),
+                    "high": round(check.high, 5),
+                    "inside": check.inside,
+                    "counts": check.counts,
                 }
-                for one in held
+                for check in checks
             }
-            for arm, held in fitted.arms.items()
+            for arm, checks in fitted.arms.items()
         },
     }
 
 
-def _spread(values: Sequence[float], digits: int) -> Interval:
+def _interval_of(values: Sequence[float], digits: int) -> Interval:
     tail = (1.0 - INTERVAL) / 2.0
     low, point, high = np.quantile(values, [tail, 0.5, 1.0 - tail])
     return {
@@ -523,5 +561,5 @@ def _spread(values: Sequence[float], digits: int) -> Interval:
     }
 
 
-def _text(fleet: _Fleet) -> str:
+def _describe(fleet: _Fleet) -> str:
     return f"{fleet_text(fleet.path)}, {cost(fleet.path):.2f} USD"

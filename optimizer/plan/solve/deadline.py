@@ -19,8 +19,8 @@ class Deadline:
     """The moment at which a search has to end: `seconds` from now on by `clock`."""
 
     def __init__(self, seconds: float, clock: Clock = time.monotonic) -> None:
-        self.clock = clock
-        self._seconds, self._until_s = seconds, clock() + seconds
+        self.clock, self.seconds = clock, seconds
+        self._until_s = clock() + seconds
 
     def within(self, seconds: float) -> Deadline:
         """Return a deadline for a part, not beyond this one."""
@@ -31,7 +31,6 @@ class Deadline:
         return max(0.0, self._until_s - self.clock())
 
     def over(self) -> bool:
-        """True if no time is left."""
         return self.clock() >= self._until_s
 
     def check(self) -> None:
@@ -39,7 +38,7 @@ class Deadline:
         if self.over():
             raise OutOfTimeError(
                 "plan",
-                expected=f"the options, or an answer, within {self._seconds:g} s",
+                expected=f"the options, or an answer, within {self.seconds:.3g} s",
                 got="neither",
                 hint="Lower max_nodes or max_replicas, or name the tiers' instance_types.",
             )

@@ -1,4 +1,4 @@
-"""HiGHS through Pyomo: a program is handed over and its answer read in this one place."""
+"""HiGHS through Pyomo: only this module hands over a program and reads the answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TimeLimitError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """Values by variable, None where there are none (yet); nothing is less than `bound`."""
+    """Values by variable, None if there are none (yet); no objective is less than `bound`."""
 
     values: Mapping[Any, float] | None
     bound: float
@@ -25,18 +25,18 @@ class Answer:
 
 
 def pyomo_environ() -> Any:
-    """pyomo.environ, imported late (1 s); it exports nothing that a type checker sees."""
+    """Return pyomo.environ, imported late (1 s); it exports nothing that a type checker sees."""
     return importlib.import_module("pyomo.environ")
 
 
 class Highs:
-    """A solver, which keeps what it has of a program from one solve to the next."""
+    """A solver that keeps its state of a program from one solve to the next."""
 
     def __init__(self) -> None:
         self._solver = importlib.import_module("pyomo.contrib.solver.solvers.highs").Highs()
 
     def hand_over(self, model: Any) -> None:
-        """Give the program to HiGHS, which a solve does by itself."""
+        """Give the program to HiGHS; a solve does so by itself."""
         self._solver.set_instance(model)
 
     def answer(self, model: Any, limit_s: float, *, presolve: str, abs_gap: float = 0.0) -> Answer:
@@ -44,7 +44,9 @@ class Highs:
 
         Raises: PlannerError where HiGHS fails.
         """
-        ended = importlib.import_module("pyomo.contrib.solver.common.results").TerminationCondition
+        conditions = importlib.import_module(
+            "pyomo.contrib.solver.common.results"
+        ).TerminationCondition
         result = self._solver.solve(
             model,
             load_solutions=False,
@@ -55,12 +57,12 @@ class Highs:
             time_limit=max(0.1, limit_s),
             solver_options={"presolve": presolve},
         )
-        found = result.termination_condition
-        if found in (ended.provenInfeasible, ended.infeasibleOrUnbounded):
+        condition = result.termination_condition
+        if condition in (conditions.provenInfeasible, conditions.infeasibleOrUnbounded):
             return Answer(None, math.inf, True)
-        proved = found == ended.convergenceCriteriaSatisfied
-        if not proved and found != ended.maxTimeLimit:
-            raise PlannerError("plan", expected="an optimum from HiGHS", got=str(found))
+        proved = condition == conditions.convergenceCriteriaSatisfied
+        if not proved and condition != conditions.maxTimeLimit:
+            raise PlannerError("plan", expected="an optimum from HiGHS", got=str(condition))
         bound, best = result.objective_bound, result.incumbent_objective
         known = proved or (best is not None and math.isfinite(best))
         values = result.solution_loader.get_vars() if known else None
@@ -71,7 +73,7 @@ class Highs:
 
         Raises: TimeLimitError at the time limit [s]; as `answer`.
         """
-        found = self.answer(model, limit_s, presolve=presolve)
-        if not found.proved:
+        answer = self.answer(model, limit_s, presolve=presolve)
+        if not answer.proved:
             raise TimeLimitError
-        return found.values
+        return answer.values

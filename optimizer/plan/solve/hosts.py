@@ -6,38 +6,35 @@ options of the tiers are chosen together with the servers that hold them.
     minimise    sum_h c_h u_h                         c_h: USD a month of a server in use
     one path of options, availabilities within their budget, latency cuts     (as in `model`)
     sum_h p_tvh = sum_(o of t, v vCPUs) m_o x_o       each machine, standbys too, has a place
-    sum_v p_tvh <= u_h                                a tier's on servers of their own
+    sum_v p_tvh <= u_h                                a tier's machines on different servers
     sum_tv v p_tvh <= C_h u_h                         cores
     sum_tv M_t p_tvh <= R_h u_h                       memory
     u_h >= u_(h+1)  of alike ones                     p, u, x binary
 
 At most one machine of a tier is on a server: a dead server costs each tier one machine, and crashes
-stay independent within a tier, as in the models. Options that need at least as much room as another
-one, with at least as much loss and no higher speed, are left out. Proposals are evaluated whole,
-and places are counted, outside of the solver.
+stay independent within a tier, as in the models. An option is left out if another one needs no more
+room, loses no more and is no slower. Each proposed plan is evaluated, and its places are counted,
+outside of the solver.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from core.errors import PlannerError
 from core.tolerances import CENT
-from optimizer.plan.solve.deadline import Check, Clock, Deadline
+from optimizer.plan.solve.deadline import Check, Deadline
 from optimizer.plan.solve.highs import Highs, TimeLimitError, pyomo_environ
 from optimizer.plan.solve.model import add_cuts, chosen_path, fleet_model
-from optimizer.plan.solve.presolve import Pool, eligible, front
+from optimizer.plan.solve.options import Option
+from optimizer.plan.solve.presolve import Pool, eligible_pools, keep_front
 from optimizer.plan.solve.problem import Path, Problem, violations
-
-if TYPE_CHECKING:
-    from optimizer.plan.solve.options import Option
 
 LIMIT_S = 30.0
 _CUTS_MAX = 200
@@ -46,7 +43,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Server:
-    """One server that there is. `kind`: alike ones have the same."""
+    """One existing server. Servers that are alike have the same `kind`."""
 
     kind: str
     cores: float
@@ -56,9 +53,10 @@ class Server:
 
 @dataclass(frozen=True)
 class Packed:
-    """A fleet and its places: by server, how many machines of each tier, and their vCPUs.
+    """A fleet and its places.
 
-    `path` None: none was found, which is `proved` where there is none. `least` bounds the cost.
+    `path` is None if no fleet was found; `proved` is then True if none exists. `least` bounds the
+    cost from below.
     """
 
     path: Path | None
@@ -70,21 +68,15 @@ class Packed:
 
 
 def packed(
-    problem: Problem,
-    memory_mb: Sequence[float],
-    servers: Sequence[Server],
-    *,
-    limit_s: float = LIMIT_S,
-    clock: Clock = time.monotonic,
+    problem: Problem, memory_mb: Sequence[float], servers: Sequence[Server], deadline: Deadline
 ) -> Packed:
     """Return the cheapest servers, in USD a month, for a fleet that keeps every limit.
 
-    Parameters: memory_mb of a machine of each tier; servers, alike ones one after the other.
+    Parameters: memory_mb of a machine of each tier; servers, with those that are alike in sequence.
     """
-    deadline = Deadline(limit_s, clock)
     pools = [
-        _fitting(problem, pool, memory_mb[t], servers, deadline.check)
-        for t, pool in enumerate(eligible(problem))
+        _keep_fitting(problem, pool, memory_mb[t], servers, deadline.check)
+        for t, pool in enumerate(eligible_pools(problem))
     ]
     if not all(len(pool) for pool in pools):
         return Packed(None)
@@ -94,13 +86,17 @@ def packed(
     for solves in range(1, _CUTS_MAX + 1):
         try:
             values = solver.optimum(model, deadline.left_s(), presolve="on")
+            if values is None:  # the presolve of HiGHS calls some feasible programs infeasible
+                values = solver.optimum(model, deadline.left_s(), presolve="off")
         except TimeLimitError:
             return Packed(None, least=least, solves=solves, proved=False)
         if values is None:
             return Packed(None, solves=solves)
-        path, places = chosen_path(model, options, values), _places(model, values, servers)
+        path, places = chosen_path(model, options, values), _read_places(model, values, servers)
         usd = math.fsum(
-            one.usd_per_month for one, held in zip(servers, places, strict=True) if held
+            server.usd_per_month
+            for server, machines in zip(servers, places, strict=True)
+            if machines
         )
         least = max(least, usd - CENT)
         broken = violations(problem, path)
@@ -111,23 +107,20 @@ def packed(
     return Packed(None, least=least, solves=_CUTS_MAX, proved=False)
 
 
-def _fitting(
+def _keep_fitting(
     problem: Problem, pool: Pool, memory_mb: float, servers: Sequence[Server], check: Check
 ) -> Pool:
-    """Options that some server holds a machine of, and of which there are servers enough; none
-    that another one beats in room, loss, and what makes a tier fast."""
+    """Keep the options with enough servers that can hold one of their machines.
+
+    Of these, remove each that another one beats in room, loss and speed."""
     c = pool.columns
-    machines = np.array([_machines(pool.option(i)) for i in range(len(pool))], dtype=np.int64)
+    machines = np.array([pool.option(i).machines for i in range(len(pool))], dtype=np.int64)
     hold = np.zeros(len(pool), dtype=np.int64)
-    for one in servers:
-        if one.memory_mb >= memory_mb:
-            hold += c.vcpus <= one.cores + _ROUNDING
+    for server in servers:
+        if server.memory_mb >= memory_mb:
+            hold += c.vcpus <= server.cores + _ROUNDING
     fits = machines <= hold
-    return front(problem, pool.keep(fits), check, [machines[fits], c.vcpus[fits]])
-
-
-def _machines(option: Option) -> int:
-    return option.nodes + option.standby
+    return keep_front(problem, pool.keep(fits), check, [machines[fits], c.vcpus[fits]])
 
 
 def _build(
@@ -142,7 +135,7 @@ def _build(
     _add_places(model, options, memory_mb, servers)
     _add_room(model, memory_mb, servers)
     model.cost = pyomo_environ().Objective(
-        expr=sum(one.usd_per_month * model.used[h] for h, one in enumerate(servers)),
+        expr=sum(server.usd_per_month * model.used[h] for h, server in enumerate(servers)),
         doc="USD per month of the servers in use",
     )
     return model
@@ -154,27 +147,27 @@ def _add_places(
     memory_mb: Sequence[float],
     servers: Sequence[Server],
 ) -> None:
-    """Every machine stands on a server, and a tier's on servers of their own."""
+    """Put every machine on a server, and the machines of a tier on different servers."""
     pyo = pyomo_environ()
 
     sizes = [(t, v) for t, tier in enumerate(options) for v in sorted({_size(o) for o in tier})]
     places = [
         (t, v, h)
         for t, v in sizes
-        for h, one in enumerate(servers)
-        if v <= one.cores + _ROUNDING and memory_mb[t] <= one.memory_mb
+        for h, server in enumerate(servers)
+        if v <= server.cores + _ROUNDING and memory_mb[t] <= server.memory_mb
     ]
     model.places = pyo.Set(initialize=places, dimen=3, doc="(tier, vCPUs, server) that fit")
     model.place = pyo.Var(model.places, domain=pyo.Binary, doc="1: a machine of it stands there")
     model.used = pyo.Var(range(len(servers)), domain=pyo.Binary, doc="1: the server is in use")
     model.sizes = pyo.Set(initialize=sizes, dimen=2, doc="(tier, vCPUs of a machine)")
 
-    def placed(model: Any, t: int, v: float) -> Any:
-        here = sum(model.place[k] for k in places if k[:2] == (t, v))
-        wanted = [(i, _machines(o)) for i, o in enumerate(options[t]) if _size(o) == v]
-        return here == sum(n * model.choose[t, i] for i, n in wanted)
+    def has_places(model: Any, t: int, v: float) -> Any:
+        machines = sum(model.place[k] for k in places if k[:2] == (t, v))
+        choices = [(i, o.machines) for i, o in enumerate(options[t]) if _size(o) == v]
+        return machines == sum(n * model.choose[t, i] for i, n in choices)
 
-    model.placed = pyo.Constraint(model.sizes, rule=placed, doc="each machine has one place")
+    model.placed = pyo.Constraint(model.sizes, rule=has_places, doc="each machine has one place")
     pairs = sorted({(t, h) for t, _, h in places})
     model.apart = pyo.Constraint(
         pyo.Set(initialize=pairs, dimen=2),
@@ -184,23 +177,23 @@ def _add_places(
 
 
 def _add_room(model: Any, memory_mb: Sequence[float], servers: Sequence[Server]) -> None:
-    """Cores and memory of each server; of alike ones the first are used."""
+    """Limit the cores and memory of each server; of servers that are alike, use the first."""
     pyo = pyomo_environ()
 
     def room(have: float, takes: list[tuple[float, Any]], h: int) -> Any:
         return sum(part * model.place[k] for part, k in takes) <= have * model.used[h]
 
     model.room = pyo.ConstraintList(doc="cores and memory of each server")
-    for h, one in enumerate(servers):
-        here = [key for key in model.places if key[2] == h]
-        if here:
-            model.room.add(room(one.cores, [(key[1], key) for key in here], h))
-            model.room.add(room(one.memory_mb, [(memory_mb[key[0]], key) for key in here], h))
+    for h, server in enumerate(servers):
+        keys = [key for key in model.places if key[2] == h]
+        if keys:
+            model.room.add(room(server.cores, [(key[1], key) for key in keys], h))
+            model.room.add(room(server.memory_mb, [(memory_mb[key[0]], key) for key in keys], h))
         else:
             model.used[h].fix(0)
     model.in_turn = pyo.ConstraintList(doc="alike servers are used from the first on")
-    for h, (one, after) in enumerate(itertools.pairwise(servers)):
-        if one == after:
+    for h, (server, following) in enumerate(itertools.pairwise(servers)):
+        if server == following:
             model.in_turn.add(model.used[h] >= model.used[h + 1])
 
 
@@ -208,11 +201,13 @@ def _size(option: Option) -> float:
     return float(option.instance.vcpus)
 
 
-def _places(
+def _read_places(
     model: Any, values: Any, servers: Sequence[Server]
 ) -> tuple[tuple[tuple[int, float], ...], ...]:
-    on = [key for key in model.places if values[model.place[key]] > 0.5]
-    return tuple(tuple((t, v) for t, v, h in on if h == number) for number in range(len(servers)))
+    taken = [key for key in model.places if values[model.place[key]] > 0.5]
+    return tuple(
+        tuple((t, v) for t, v, h in taken if h == number) for number in range(len(servers))
+    )
 
 
 def _verify(
@@ -221,13 +216,15 @@ def _verify(
     memory_mb: Sequence[float],
     servers: Sequence[Server],
 ) -> None:
-    """Raises PlannerError if the places are not those of the fleet, or do not hold it."""
-    for one, held in zip(servers, places, strict=True):
-        fits = sum(v for _, v in held) <= one.cores * (1.0 + _ROUNDING)
-        fits &= sum(memory_mb[t] for t, _ in held) <= one.memory_mb * (1.0 + _ROUNDING)
-        if not fits or len({t for t, _ in held}) < len(held):
-            raise PlannerError("hosts", expected="machines that fit on their server", got=str(held))
+    """Raise PlannerError if the places are not those of the fleet, or do not hold it."""
+    for server, machines in zip(servers, places, strict=True):
+        fits = sum(v for _, v in machines) <= server.cores * (1.0 + _ROUNDING)
+        fits &= sum(memory_mb[t] for t, _ in machines) <= server.memory_mb * (1.0 + _ROUNDING)
+        if not fits or len({t for t, _ in machines}) < len(machines):
+            raise PlannerError(
+                "hosts", expected="machines that fit on their server", got=str(machines)
+            )
     for t, option in enumerate(path):
-        stand = sum((t, _size(option)) == one for held in places for one in held)
-        if stand != _machines(option):
-            raise PlannerError("hosts", expected=f"{_machines(option)} places", got=str(stand))
+        stand = sum((t, _size(option)) == machine for machines in places for machine in machines)
+        if stand != option.machines:
+            raise PlannerError("hosts", expected=f"{option.machines} places", got=str(stand))

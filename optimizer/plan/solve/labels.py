@@ -3,13 +3,13 @@ r"""The cheapest plan under latency limits for long chains of tiers: labels, rou
 Cuts of the kind "this fleet is too slow, and so are all smaller ones" prove little each: with six
 tiers thousands are needed. But a tier depends on the tiers below it only by the law of the time
 spent there, a few numbers; if none of them grows, the tiers above are no slower (`problem.Chain`).
-So on a route (replicas r_1 ... r_N) only those ways to build the tiers t..N count that no other one
-beats in cost, loss of log availability, and each of these numbers.
+A label is one way to build the tiers t..N of a route (replicas r_1 ... r_N). Only labels count that
+no other one beats in cost, loss of log availability, and each of these numbers.
 
-Labels are built from the back to the front. A label is removed if with the cheapest tiers above it
-costs more than a known plan, if its loss does not fit, or if even the largest tiers above it are
-too slow. The remaining ones at the front are tried in the order of their cost, and evaluated whole,
-like every plan; a fleet that is too slow removes all pairs that are no faster.
+Labels are built from the back to the front. A label is removed if it costs more than a known plan
+together with the cheapest tiers above it, if its loss does not fit, or if it is too slow even with
+the largest tiers above it. At the front, the remaining labels are tried in the order of their cost.
+Each is evaluated as a whole plan; a fleet that is too slow removes all pairs that are no faster.
 
 Routes are taken in the order of their least possible cost. A first round among few options (the
 best for their speed at a price of availability) finds a cheap plan, the second proves the optimum.
@@ -27,77 +27,78 @@ from core.arrays import Floats, Ints, Mask
 from core.tolerances import LOG_ROUNDING, USD_ROUNDING
 from core.vocabulary import Mechanism
 from optimizer.plan.solve.deadline import Check, Deadline, OutOfTimeError
-from optimizer.plan.solve.incumbent import thinned
+from optimizer.plan.solve.incumbent import thin_pools
 from optimizer.plan.solve.options import Option
 from optimizer.plan.solve.presolve import (
     Group,
     Pool,
-    affordable,
     best_price,
     bounds,
     budget,
     cost,
     degraded_servers,
+    keep_affordable,
     routes_by_cost,
     weights_at,
 )
 from optimizer.plan.solve.problem import Path, Problem, too_slow, violations
-from optimizer.plan.solve.table import Columns, undominated
+from optimizer.plan.solve.table import Columns, find_undominated
 
 _FACTORS = (1.0, 3.0, 10.0, 30.0)  # times the price of availability
-_ROUTES_TRIED = 24  # with all of them
-_REDUCTIONS = 4  # rounds of leaving out what is too slow, or too dear then
+_ROUTES_TRIED = 24  # routes on which all factors are tried
+_REDUCTIONS = 4  # rounds of removing options that are too slow, or then too dear
 _COMPARED_AT = 100_000  # candidates at one tier
-_LABELS_MAX = 100_000  # at one tier, that no other one beats
+_LABELS_MAX = 100_000  # labels at one tier that no other one beats
 
 
 class GivenUpError(Exception):
-    """The search met its bound of time or memory; `least` is what it has proved of the cost."""
+    """The search met its bound of time or memory; `least` is a proved lower bound of the cost."""
 
     def __init__(self, best: Path | None, least: float) -> None:
         self.best, self.least = best, least
         super().__init__("search given up")
 
 
-def cheap(
+def find_cheap(
     problem: Problem, pools: Sequence[Pool], best: Path | None, deadline: Deadline
 ) -> Path | None:
-    """Return a cheap plan of `pools`, not proved to be the cheapest; `best` if it finds none
-    cheaper.
+    """Return a cheap plan of `pools`, or `best` if it finds none cheaper.
 
-    Few options of each route are looked at: the best for their speed at a price of availability,
-    which is tried out on the first routes.
+    The plan is not proved to be the cheapest. The search sees few options of each route: the best
+    for their speed at a price of availability. It finds this price on the first routes.
     """
-    fair, time_s = best_price(problem, pools), _time_in(problem)
+    fair, time_s = best_price(problem, pools), _tier_time(problem)
     factors: tuple[float, ...] = _FACTORS
-    good = factors[0]
-    found = routes_by_cost(pools, weights_at(problem, pools, fair))
-    for number, (priced, route) in enumerate(found):
+    best_factor = factors[0]
+    routes = routes_by_cost(pools, weights_at(problem, pools, fair))
+    for number, (priced, route) in enumerate(routes):
         if priced - fair >= cost(best) - USD_ROUNDING:
             break
         if number == _ROUTES_TRIED:
-            factors = (good,)
+            factors = (best_factor,)
         try:
             deadline.check()
-            some = _reduced(
-                problem, _affordable(problem, _on(pools, route), best), best, deadline.check
-            )
+            remaining = _reduce(problem, _pools_on_route(pools, route), best, deadline.check)
             for factor in factors:
-                some = _affordable(problem, some, best) if some else []
+                remaining = _keep_affordable(problem, remaining, best) if remaining else []
                 price = factor * fair
-                thin = thinned(problem, some, price, time_s, deadline.check) if some else []
-                thin = _affordable(problem, thin, best) if some else []
+                thin = (
+                    thin_pools(problem, remaining, price, time_s, deadline.check)
+                    if remaining
+                    else []
+                )
+                thin = _keep_affordable(problem, thin, best) if remaining else []
                 if not thin:
                     break
                 cheaper = _Route(problem, thin, best, deadline.check, price).cheapest()
                 if cheaper is not None:
-                    best, good = cheaper, factor
+                    best, best_factor = cheaper, factor
         except (OutOfTimeError, _FullError):
             return best
     return best
 
 
-def cheapest(
+def find_cheapest(
     problem: Problem, pools: Sequence[Pool], best: Path | None, deadline: Deadline
 ) -> Path | None:
     """Return the cheapest plan of `pools`, or `best` if none is cheaper.
@@ -110,14 +111,12 @@ def cheapest(
             break
         try:
             deadline.check()
-            some = _reduced(
-                problem, _affordable(problem, _on(pools, route), best), best, deadline.check
-            )
-            if not some:
+            remaining = _reduce(problem, _pools_on_route(pools, route), best, deadline.check)
+            if not remaining:
                 continue
-            best = _Route(problem, some, best, deadline.check, None).cheapest() or best
-        except (OutOfTimeError, _FullError) as ended:
-            raise GivenUpError(best, min(least, cost(best))) from ended
+            best = _Route(problem, remaining, best, deadline.check, None).cheapest() or best
+        except (OutOfTimeError, _FullError) as error:
+            raise GivenUpError(best, min(least, cost(best))) from error
     return best
 
 
@@ -125,44 +124,47 @@ class _FullError(Exception):
     """There are more labels than memory."""
 
 
-def _on(pools: Sequence[Pool], route: tuple[Group, ...]) -> list[Pool]:
+def _pools_on_route(pools: Sequence[Pool], route: tuple[Group, ...]) -> list[Pool]:
     return [
         pool.keep(np.sort(pool.groups[group])) for pool, group in zip(pools, route, strict=True)
     ]
 
 
-def _affordable(problem: Problem, pools: Sequence[Pool], best: Path | None) -> list[Pool]:
+def _keep_affordable(problem: Problem, pools: Sequence[Pool], best: Path | None) -> list[Pool]:
     """Return the rest of a route; empty if a tier has nothing left."""
-    found = affordable(problem, pools, cost(best))
-    return found if all(len(pool) for pool in found) else []
+    remaining = keep_affordable(problem, pools, cost(best))
+    return remaining if all(len(pool) for pool in remaining) else []
 
 
-def _reduced(problem: Problem, pools: list[Pool], best: Path | None, check: Check) -> list[Pool]:
-    """Return the rest of a route without options that are too slow even if all other tiers are as
-    large as any that is left; what is too dear by that goes too, and so on. Maybe nothing.
+def _reduce(problem: Problem, pools: list[Pool], best: Path | None, check: Check) -> list[Pool]:
+    """Remove options that are too slow even with the largest remaining options of all other tiers.
+
+    Then options that are too dear are removed, and so on for some rounds. Returns an empty list if
+    a tier has nothing left.
     """
+    pools = _keep_affordable(problem, pools, best)
     for _ in range(_REDUCTIONS):
         before = sum(map(len, pools))
         for t in range(len(pools)):
             if pools:
-                pools[t] = pools[t].keep(_fast_alone(problem, pools, t, check))
-                pools = _affordable(problem, pools, best) if len(pools[t]) else []
+                pools[t] = pools[t].keep(_find_fast_alone(problem, pools, t, check))
+                pools = _keep_affordable(problem, pools, best) if len(pools[t]) else []
         if sum(map(len, pools)) > 0.9 * before:
             break
     return pools
 
 
-def _fast_alone(problem: Problem, pools: Sequence[Pool], t: int, check: Check) -> Mask:
-    """Options of tier t that are fast enough if all other tiers are as large as any."""
-    others = [largest_of(problem, pool) for pool in pools]
+def _find_fast_alone(problem: Problem, pools: Sequence[Pool], t: int, check: Check) -> Mask:
+    """Return a mask of the options of tier t that are fast enough with the largest other tiers."""
+    largest = [largest_of(problem, pool) for pool in pools]
     c, sizes = pools[t].columns, _sizes(problem, pools[t].columns)
     alive = np.zeros(len(c.usd), dtype=bool)
     undecided = ~alive
     while undecided.any():
         check()
-        left = np.flatnonzero(undecided)
-        i = int(left[np.argsort(c.needed[left] * c.vcpus[left])[len(left) // 2]])
-        path = (*others[:t], pools[t].option(i), *others[t + 1 :])
+        rows = np.flatnonzero(undecided)
+        i = int(rows[np.argsort(c.needed[rows] * c.vcpus[rows])[len(rows) // 2]])
+        path = (*largest[:t], pools[t].option(i), *largest[t + 1 :])
         if too_slow(problem, path):
             undecided &= ~np.all(sizes <= sizes[i], axis=1)
         else:
@@ -173,15 +175,15 @@ def _fast_alone(problem: Problem, pools: Sequence[Pool], t: int, check: Check) -
 
 
 def _sizes(problem: Problem, c: Columns) -> Floats:
-    """Figures by which a tier is fast, (n, 2 or 3)."""
+    """Return the figures that make a tier fast, (n, 2 or 3)."""
     columns = [c.needed, c.vcpus]
     if problem.degraded is not None:
         columns.append(degraded_servers(problem.degraded, c))
     return np.stack(columns, axis=1).astype(np.float64)
 
 
-def _time_in(problem: Problem) -> Callable[[int, Option], float]:
-    """Mean time [s] in one tier alone, as the chain tells it."""
+def _tier_time(problem: Problem) -> Callable[[int, Option], float]:
+    """Return a function that gives the mean time [s] in one tier alone, by the chain."""
     chain = problem.chain
     assert chain is not None
     known: dict[tuple[float, ...], float] = {}
@@ -189,19 +191,18 @@ def _time_in(problem: Problem) -> Callable[[int, Option], float]:
     def mean_s(t: int, option: Option) -> float:
         key = (t, option.upstream, option.replicas, option.needed, option.instance.vcpus)
         if key not in known:
-            known[key] = alone(t, option)
+            known[key] = float(chain.mean_s(chain.above(t, option, None))[0])
         return known[key]
-
-    def alone(t: int, option: Option) -> float:
-        return float(chain.mean_s(chain.above(t, option, None))[0])
 
     return mean_s
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Ways to build tier t and all below it: option `row`, then label `below` of the next tier;
-    `law` is the number of the law of the time there."""
+    """Ways to build tier t and all below it.
+
+    Option `row` of tier t, then label `below` of the next tier; `law` is the number of the law of
+    the time in these tiers."""
 
     usd: Floats
     loss: Floats
@@ -213,16 +214,14 @@ class Labels:
         return len(self.usd)
 
     def columns(self) -> tuple[Floats | Ints, ...]:
-        """Return all columns."""
         return self.usd, self.loss, self.law, self.row, self.below
 
-    def keep(self, which: Ints | Mask) -> Labels:
-        """Return the selected labels."""
-        return Labels(*(column[which] for column in self.columns()))  # type: ignore[arg-type]
+    def keep(self, rows: Ints | Mask) -> Labels:
+        return Labels(*(column[rows] for column in self.columns()))  # type: ignore[arg-type]
 
 
 class _Laws:
-    """The laws of one tier, each computed once for a size of it and a law below it."""
+    """The laws of one tier, each computed once for a size of the tier and a law below it."""
 
     def __init__(self, problem: Problem, tier: int, below: _Laws | None) -> None:
         assert problem.chain is not None
@@ -233,7 +232,7 @@ class _Laws:
         self._known: dict[tuple[int, float, int], Ints] = {}
 
     def numbers(self, option: Option, below: Ints) -> Ints:
-        """Return the law of `option` for each law `below`; for the last tier they are equal."""
+        """Return the number of the law of `option` for each law `below`; equal in the last tier."""
         size = 1 if self._below is None else self._below._count
         left = 0 if self._degraded is None else self._degraded.servers(option)
         key = (option.needed, option.instance.vcpus, left)
@@ -250,7 +249,7 @@ class _Laws:
         return known[below]
 
     def all(self) -> Floats:
-        """One row a law."""
+        """Return all laws, one in a row."""
         if len(self._parts) > 1:
             self._parts = [np.concatenate(self._parts)]
         return self._parts[0]
@@ -259,7 +258,7 @@ class _Laws:
 class _Route:
     """The search on one route: each of `pools` holds one group.
 
-    With `price` for the whole availability budget, labels are compared by cost and loss in one sum.
+    `price` is for the whole availability budget: with it, cost and loss are compared as one sum.
     """
 
     def __init__(
@@ -271,13 +270,13 @@ class _Route:
         price: float | None,
     ) -> None:
         assert len(pools) > 1
-        self._problem, self._pools, self._check, self._one_sum = problem, pools, check, price
+        self._problem, self._pools, self._check, self._sum_price = problem, pools, check, price
         self._most = cost(best)
         self._budget = budget(problem) * (1.0 + LOG_ROUNDING)
         self._price = best_price(problem, pools)
-        self._above_usd = _before(pools, [pool.columns.usd for pool in pools])
-        self._above_priced = _before(pools, weights_at(problem, pools, self._price))
-        self._above_loss = _before(pools, [pool.columns.loss for pool in pools])
+        self._above_usd = _least_above(pools, [pool.columns.usd for pool in pools])
+        self._above_priced = _least_above(pools, weights_at(problem, pools, self._price))
+        self._above_loss = _least_above(pools, [pool.columns.loss for pool in pools])
         self._largest = tuple(largest_of(problem, pool) for pool in pools)
         self._labels: list[Labels] = []  # [t], once it is built
         self._laws: list[_Laws] = []  # [t]
@@ -285,20 +284,23 @@ class _Route:
             self._laws.insert(0, _Laws(problem, t, self._laws[0] if self._laws else None))
 
     def cheapest(self) -> Path | None:
-        """None: nothing costs less than `best`. Raises _FullError, and what the check raises."""
+        """Return the cheapest plan; None if no plan costs less than `best`.
+
+        Raises: _FullError; the errors of the check.
+        """
         last = len(self._pools) - 1
-        self._labels = [self._last()] * (last + 1)
+        self._labels = [self._label_last_tier()] * (last + 1)
         for t in range(last, 0, -1):
             if t == last:
-                self._labels[t] = self._fast_enough(t, self._labels[t])
+                self._labels[t] = self._keep_fast_enough(t, self._labels[t])
             else:
-                self._labels[t] = self._worth_keeping(t)
+                self._labels[t] = self._label_tier(t)
             if not len(self._labels[t]):
                 return None
-        return self._pairs(self._labels[1])
+        return self._find_cheapest_pair(self._labels[1])
 
-    def _last(self) -> Labels:
-        """One label per option of the last tier."""
+    def _label_last_tier(self) -> Labels:
+        """Return one label per option of the last tier."""
         t, pool = len(self._pools) - 1, self._pools[-1]
         rows = np.flatnonzero(self._fits(t, pool.columns.usd, pool.columns.loss))
         only = np.zeros(1, dtype=np.int64)
@@ -306,44 +308,46 @@ class _Route:
         c = pool.columns
         return Labels(c.usd[rows], c.loss[rows], np.array(laws, dtype=np.int64), rows, rows)
 
-    def _worth_keeping(self, t: int) -> Labels:
-        """Return each option of tier t before each label below it, as far as cost and loss allow,
-        without those that the others beat or that are too slow; compared whenever many have come
-        up.
+    def _label_tier(self, t: int) -> Labels:
+        """Return the labels of tier t: each option of it before each label below it.
+
+        Labels that cost or lose too much, are too slow, or are beaten by others are removed. They
+        are compared each time that many have come together.
         """
         below = self._labels[t + 1]
-        kept, fresh, count = below.keep(np.zeros(0, dtype=np.int64)), [], 0
-        for part in self._extended(t, below):
+        labels, fresh, count = below.keep(np.zeros(0, dtype=np.int64)), [], 0
+        for part in self._extend(t, below):
             fresh.append(part)
             count += len(part)
             if count > _COMPARED_AT:
-                kept, fresh, count = self._compared(t, [kept, *fresh]), [], 0
-                if len(kept) > _LABELS_MAX:
+                labels, fresh, count = self._prune(t, [labels, *fresh]), [], 0
+                if len(labels) > _LABELS_MAX:
                     raise _FullError
-        return self._compared(t, [kept, *fresh])
+        return self._prune(t, [labels, *fresh])
 
-    def _compared(self, t: int, parts: Sequence[Labels]) -> Labels:
+    def _prune(self, t: int, parts: Sequence[Labels]) -> Labels:
         columns = zip(*(part.columns() for part in parts), strict=True)
-        joined = Labels(*(np.concatenate(column) for column in columns))
-        if self._one_sum is not None:
-            return self._fast_enough(t, self._undominated(t, joined))
-        return self._undominated(t, self._fast_enough(t, joined))
+        labels = Labels(*(np.concatenate(column) for column in columns))
+        if self._sum_price is not None:
+            return self._keep_fast_enough(t, self._remove_dominated(t, labels))
+        return self._remove_dominated(t, self._keep_fast_enough(t, labels))
 
-    def _extended(self, t: int, below: Labels) -> Iterator[Labels]:
+    def _extend(self, t: int, below: Labels) -> Iterator[Labels]:
         c, pool = self._pools[t].columns, self._pools[t]
         for row in range(len(pool)):
             self._check()
             usd, loss = below.usd + c.usd[row], below.loss + c.loss[row]
-            which = np.flatnonzero(self._fits(t, usd, loss))
-            if not len(which):
+            affordable_rows = np.flatnonzero(self._fits(t, usd, loss))
+            if not len(affordable_rows):
                 continue
-            laws = self._laws[t].numbers(pool.option(row), below.law[which])
-            same = np.full(len(which), row, dtype=np.int64)
-            yield Labels(usd[which], loss[which], laws, same, which)
+            laws = self._laws[t].numbers(pool.option(row), below.law[affordable_rows])
+            option_rows = np.full(len(affordable_rows), row, dtype=np.int64)
+            yield Labels(
+                usd[affordable_rows], loss[affordable_rows], laws, option_rows, affordable_rows
+            )
 
     def _fits(self, t: int, usd: Floats, loss: Floats) -> Mask:
-        """True if a plan with this from tier t on costs little enough and loses little
-        enough."""
+        """Return a mask: True where a plan with this cost and loss from tier t on can still fit."""
         fits: Mask = usd + self._above_usd[t] <= self._most + USD_ROUNDING
         if math.isfinite(self._budget):
             priced = usd + (self._price / self._budget) * loss + self._above_priced[t]
@@ -351,23 +355,23 @@ class _Route:
             fits = fits & (priced <= self._most + self._price * (1.0 + LOG_ROUNDING) + USD_ROUNDING)
         return fits
 
-    def _undominated(self, t: int, labels: Labels) -> Labels:
+    def _remove_dominated(self, t: int, labels: Labels) -> Labels:
         if not len(labels):
             return labels
         columns = [labels.usd]
         if self._problem.unavailability_max is not None:
-            if self._one_sum is None:
+            if self._sum_price is None:
                 columns.append(labels.loss)
             else:
-                columns = [labels.usd + (self._one_sum / self._budget) * labels.loss]
+                columns = [labels.usd + (self._sum_price / self._budget) * labels.loss]
         table = np.stack(columns, axis=1)
-        some = _best_of_each(labels.law, table)
-        laws = self._laws[t].all()[labels.law[some]]
-        whole = np.concatenate([table[some], laws], axis=1)
-        return labels.keep(some[undominated(whole, self._check)])
+        rows = _best_of_each(labels.law, table)
+        laws = self._laws[t].all()[labels.law[rows]]
+        full_table = np.concatenate([table[rows], laws], axis=1)
+        return labels.keep(rows[find_undominated(full_table, self._check)])
 
-    def _fast_enough(self, t: int, labels: Labels) -> Labels:
-        """Labels that the largest tiers above them make fast enough."""
+    def _keep_fast_enough(self, t: int, labels: Labels) -> Labels:
+        """Return the labels that are fast enough with the largest tiers above them."""
         if not len(labels):
             return labels
         used, first = np.unique(labels.law, return_index=True)
@@ -377,8 +381,8 @@ class _Route:
         undecided = ~alive
         while undecided.any():
             self._check()
-            left = np.flatnonzero(undecided)
-            i = left[np.argsort(size[left])[len(left) // 2]]
+            rows = np.flatnonzero(undecided)
+            i = rows[np.argsort(size[rows])[len(rows) // 2]]
             path = (*self._largest[:t], *self._path(t, labels, int(first[i])))
             if too_slow(self._problem, path):
                 undecided &= ~np.all(laws >= laws[i], axis=1)
@@ -395,39 +399,40 @@ class _Route:
             return (option,)
         return (option, *self._path(t + 1, self._labels[t + 1], int(labels.below[i])))
 
-    def _pairs(self, below: Labels) -> Path | None:
+    def _find_cheapest_pair(self, below: Labels) -> Path | None:
         """Return the cheapest of all pairs of an option of the first tier and a label below it."""
         pool = self._pools[0]
         c = pool.columns
         usd = (c.usd[:, None] + below.usd[None, :]).ravel()
         loss = (c.loss[:, None] + below.loss[None, :]).ravel()
-        some = np.flatnonzero((usd < self._most - USD_ROUNDING) & (loss <= self._budget))
-        order = some[np.argsort(usd[some], kind="stable")]
+        rows = np.flatnonzero((usd < self._most - USD_ROUNDING) & (loss <= self._budget))
+        order = rows[np.argsort(usd[rows], kind="stable")]
         option, label = np.divmod(order, len(below))
         laws = self._laws[1].all()
         sizes, law = _sizes(self._problem, c)[option], below.law[label]
-        open_ = np.ones(len(order), dtype=bool)
-        while open_.any():
+        untried = np.ones(len(order), dtype=bool)
+        while untried.any():
             self._check()
-            i = int(np.argmax(open_))
+            i = int(np.argmax(untried))
             path = (pool.option(int(option[i])), *self._path(1, below, int(label[i])))
             broken = violations(self._problem, path)
             if not broken:
                 return path
-            open_[i] = False
+            untried[i] = False
             if set(broken) & {"latency", "degraded"}:
                 slower = np.all(laws >= laws[law[i]], axis=1)[law]
-                open_ &= ~(slower & np.all(sizes <= sizes[i], axis=1))
+                untried &= ~(slower & np.all(sizes <= sizes[i], axis=1))
         return None
 
 
 def largest_of(problem: Problem, pool: Pool) -> Option:
-    """Return an option that none of the pool exceeds in nodes and vCPUs, nor in what is left when
-    it is degraded; it may not exist.
+    """Return an option at least as large as each of the pool; it need not exist.
+
+    It is as large in nodes, in vCPUs, and in the servers that are left when it is degraded.
     """
-    one, c = pool.option(0), pool.columns
-    machine = replace(one.instance, vcpus=float(c.vcpus.max()))
-    large = replace(one, needed=int(c.needed.max()), instance=machine)
+    option, c = pool.option(0), pool.columns
+    machine = replace(option.instance, vcpus=float(c.vcpus.max()))
+    large = replace(option, needed=int(c.needed.max()), instance=machine)
     if problem.degraded is None:
         return large
     missing = large.needed - int(degraded_servers(problem.degraded, c).max())
@@ -435,21 +440,21 @@ def largest_of(problem: Problem, pool: Pool) -> Option:
     return replace(large, mechanism=Mechanism.ara, extra=extra)
 
 
-def _before(pools: Sequence[Pool], weights: Sequence[Floats]) -> list[float]:
-    """Least sum of a weight over the tiers above each tier of a route."""
+def _least_above(pools: Sequence[Pool], weights: Sequence[Floats]) -> list[float]:
+    """Return the least sum of a weight over the tiers above each tier of a route."""
     known = bounds(pools, weights)
     return [min(before.values()) for before in known.before]
 
 
 def _best_of_each(law: Ints, table: Floats) -> Ints:
-    """Return the rows of each law that no other row of it matches or undercuts.
+    """Return the rows of each law that no other row of the same law matches or undercuts.
 
     The table has one or two columns. The last one decreases from row to row of the result.
     """
     order = np.lexsort((*(table.T[::-1]), law))
     ranks = np.unique(table[order, -1], return_inverse=True)[1].reshape(-1)
     groups = np.cumsum(np.diff(law[order], prepend=law[order[:1]]) != 0)
-    keys = ranks - groups * (len(law) + 1)  # each law's begin below those of the one before
+    keys = ranks - groups * (len(law) + 1)  # all keys of a law are below those of the law before
     least = np.minimum.accumulate(keys)
-    found: Ints = np.sort(order[np.append(True, keys[1:] < least[:-1])[: len(order)]])
-    return found
+    rows: Ints = np.sort(order[np.append(True, keys[1:] < least[:-1])[: len(order)]])
+    return rows

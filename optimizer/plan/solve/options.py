@@ -38,29 +38,31 @@ class Limits(Strict):
 
 @dataclass(frozen=True)
 class TierDemand:
-    """A tier as the planner needs it. Rates are at r = 1 everywhere."""
+    """The planner's input of a tier. Rates are with r = 1 in all tiers."""
 
     name: str
     latency: TierLatency
     request_per_s: float
     memory_mb: float
-    connection_per_s: float = 0.0  # of what takes a token: requests, or connections
+    connection_per_s: float = 0.0  # rate of the events that take a token: requests, or connections
     token_hold_s: float | None = None
     tokens: int = 1  # of a server in the measured run
     mechanisms: Sequence[str] = MECHANISMS
     state: TierState = NO_STATE  # its data, and who serves after a loss
     instance_types: Sequence[str] | None = None  # None: all of the region
-    variant: str | None = None  # how its software is built, where that was chosen
+    variant: str | None = None  # the chosen build of its software, if there is a choice
     crash_more_per_year: float = 0.0  # by transient faults, beside the machine's own
     card_s: float = 0.0  # how long a copy keeps its machine's network card
     min_nodes: int = 1  # active machines at the least
+    max_replicas: int | None = None  # None: as the limits
     arch: Sequence[str] = ("x86_64",)  # that its software is built for
     disk_usd: float = 0.0  # a month, of the disk of each machine
     traffic_usd: float = 0.0  # a month between zones, of one copy of each request at r = 1
 
     def usd_traffic(self, upstream: int, replicas: int) -> tuple[float, float]:
-        """USD a month of what crosses zones: whatever the machines, and per active one. A read goes
-        to r of them or to a certain one, a write to each."""
+        """Return the cost of traffic between zones [USD a month]: fixed, and per active machine.
+
+        A read goes to r machines or to a certain one, a write to each."""
         usd, law = self.traffic_usd * upstream, self.latency
         read = (1.0 - law.unspread) * replicas + law.one_share
         return usd * read, usd * law.write_share
@@ -68,17 +70,17 @@ class TierDemand:
     def usd_beside(
         self, upstream: int, replicas: int, nodes: int, standby: int
     ) -> tuple[float, float]:
-        """USD a month of the disks of so many machines, and of what crosses zones to them."""
+        """Return the cost of the machines' disks and of their traffic between zones [USD/month]."""
         fixed, per_node = self.usd_traffic(upstream, replicas)
         return (nodes + standby) * self.disk_usd, fixed + per_node * nodes
 
-    def usd_beside_of(self, one: Option) -> tuple[float, float]:
-        """Return the same of an option."""
-        return self.usd_beside(one.upstream, one.replicas, one.nodes, one.standby)
+    def usd_beside_of(self, option: Option) -> tuple[float, float]:
+        """Return `usd_beside` of an option."""
+        return self.usd_beside(option.upstream, option.replicas, option.nodes, option.standby)
 
     @property
     def has_state(self) -> bool:
-        """True if data or writes are planned with."""
+        """True if the plan takes data or writes into account."""
         state = self.state
         return bool(self.latency.unspread or state.data_gb or state.primary)
 
@@ -92,15 +94,12 @@ class TierDemand:
         return read * upstream * replicas * self._busy_s(instance)
 
     def written(self, instance: Instance, upstream: int) -> float:
-        """Return the load of writes and of reads of one machine, which each machine of the tier
-        has.
-        """
+        """Return the load on each machine of writes, and of reads that go to a certain machine."""
         return self.request_per_s * self.latency.unspread * upstream * self._busy_s(instance)
 
     def _busy_s(self, instance: Instance) -> float:
-        tier = self.latency
-        left = 1.0 - tier.interference_share * (1.0 - tier.gamma)
-        return max(tier.processing_s / (instance.sustained_cores * left), self.card_s)
+        cores = instance.sustained_cores * self.latency.left_share
+        return max(self.latency.processing_s / cores, self.card_s)
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class Option:
     unavailability: float
     utilisation: float
     collision: float
-    written: float = 0.0  # of the utilisation, what does not fall with more nodes
+    written: float = 0.0  # the part of the utilisation that does not fall with more nodes
 
     @property
     def nodes(self) -> int:
@@ -129,6 +128,11 @@ class Option:
     def standby(self) -> int:
         """Cold machines in the pool."""
         return self.extra if self.mechanism == Mechanism.pf else 0
+
+    @property
+    def machines(self) -> int:
+        """All machines, standbys included."""
+        return self.needed + self.extra
 
     def station(self, demand: TierDemand, policy: str) -> Station:
         """Return the queueing station of the needed nodes, without extra and standby ones."""
@@ -143,13 +147,12 @@ class Option:
 
 
 class Degraded(Strict):
-    """The losses that one tier at a time has to stand: `nodes_down` active nodes gone, `limping`
-    more slow.
+    """The losses that one tier at a time has to stand.
 
-    Of the active nodes left, as many serve as carry the load on a good day: extra nodes of ara
-    stand in for lost ones, beyond that they are not counted on. Standbys of a pool do not count:
-    the condition holds until fail-over has brought one up. A limping server keeps `limp_speed` of
-    its capacity, and nobody has noticed it yet.
+    `nodes_down` active nodes are gone and `limping` more are slow. Of the active nodes that are
+    left, at most `needed` serve: extra nodes of ara replace lost ones, and do not add capacity.
+    Standbys of a pool do not count: the condition holds until fail-over has brought one up. A
+    limping server keeps `limp_speed` of its capacity, and nobody has noticed it yet.
     """
 
     nodes_down: Annotated[int, Field(ge=0, le=NODES_MAX)] = 0
@@ -157,7 +160,7 @@ class Degraded(Strict):
     limp_speed: Share = 1.0
 
     @model_validator(mode="after")
-    def _is_one(self) -> Degraded:
+    def _check_fault(self) -> Degraded:
         if not self.nodes_down and not self.limping:
             raise refusal("nodes_down or limping of at least 1", got="neither")
         if self.limping and "limp_speed" not in self.model_fields_set:
@@ -167,7 +170,7 @@ class Degraded(Strict):
         return self
 
     def servers(self, option: Option) -> int:
-        """Servers that are up, limping ones included."""
+        """Return the number of servers that are up, limping ones included."""
         return min(option.needed, option.nodes - self.nodes_down)
 
     def utilisation(self, option: Option) -> float:
@@ -185,7 +188,7 @@ class Degraded(Strict):
 
 @dataclass(frozen=True)
 class Redundancy:
-    """A mechanism with its extra nodes and what it leaves of unavailability."""
+    """A mechanism with its extra nodes, and the unavailability that remains."""
 
     mechanism: str
     extra: int
@@ -195,11 +198,11 @@ class Redundancy:
 class Covers:
     """Redundancies per number of needed nodes and mechanism; computed once for all tiers and types.
 
-    In the cloud a crashed node is replaced by itself: passive failover there is active route
-    anywhere without extra nodes, and no second choice. `nodes_down` active nodes of a tier have to
-    be spared (`Degraded`), and `min_nodes` have to be active: up to there every extra one may
-    count, whatever it does to availability. `check` is called before each size, and may end it by
-    an exception.
+    The cloud replaces a crashed node by itself. So passive failover there equals active route
+    anywhere without extra nodes, and is no second choice. A tier has to do without `nodes_down`
+    active nodes (`Degraded`), and `min_nodes` have to be active: up to there every extra node is
+    kept, whatever it does to availability. `check` is called before each size, and may end the
+    computation by an exception.
     """
 
     def __init__(
@@ -217,40 +220,37 @@ class Covers:
         self._nodes_down, self._min_nodes, self._check = nodes_down, min_nodes, check
         self._known: dict[tuple[int, str, FailureRates, int], tuple[Redundancy, ...]] = {}
 
-    def told_apart(self, _replicas: int) -> int:
+    def replica_key(self, _replicas: int) -> int:
         """Return a key that is equal for numbers of replicas with equal redundancies: here all."""
         return 1
 
     def of(
-        self,
-        needed: int,
-        mechanisms: Sequence[str],
-        instance: Instance | None = None,
-        replicas: int = 1,
+        self, needed: int, mechanisms: Sequence[str], instance: Instance, replicas: int = 1
     ) -> list[Redundancy]:
         """Return all covers that can be optimal, with both mechanisms if they differ."""
-        rates = self._rates if instance is None else rates_of(self._rates, instance)
+        rates = rates_of(self._rates, instance)
         if self._scheme == Scheme.cloud and Mechanism.ara in mechanisms:
             mechanisms = (Mechanism.ara,)
         return [
             cover
             for mechanism in mechanisms
-            for cover in self._of(needed, mechanism, rates, self.told_apart(replicas))
+            for cover in self._covers_of(needed, mechanism, rates, self.replica_key(replicas))
         ]
 
-    def _of(
+    def _covers_of(
         self, needed: int, mechanism: str, rates: FailureRates, replicas: int
     ) -> tuple[Redundancy, ...]:
         key = (needed, mechanism, rates, replicas)
         if key not in self._known:
-            self._known[key] = tuple(self._worth(*key))
+            self._known[key] = tuple(self._find_worthwhile(*key))
         return self._known[key]
 
-    def _worth(
+    def _find_worthwhile(
         self, needed: int, mechanism: str, rates: FailureRates, _replicas: int
     ) -> Iterator[Redundancy]:
-        """Yield all but those with more extra nodes than another, and neither more available nor
-        required (`_required_extra`).
+        """Yield each redundancy that is required, or better than all with fewer extra nodes.
+
+        Better: more available. Required: see `_required_extra`.
         """
         best, most = math.inf, self._limits.max_nodes - needed
         spared = self._required_extra(needed, mechanism)
@@ -259,7 +259,9 @@ class Covers:
         self._check()
         for extra, value in enumerate(values):
             self._check()
-            lost = self._with_state(needed, mechanism, extra, rates, value.unavailability_most)
+            lost = self._state.lost(
+                needed, mechanism, extra, rates, self._scheme, value.unavailability_most
+            )
             if lost < best or extra <= spared:
                 yield Redundancy(mechanism, extra, lost)
             best = min(best, lost)
@@ -270,17 +272,14 @@ class Covers:
             return -1
         return max(self._nodes_down, self._min_nodes - needed)
 
-    def _with_state(
-        self, needed: int, mechanism: str, extra: int, rates: FailureRates, nodes: float
-    ) -> float:
-        return self._state.lost(needed, mechanism, extra, rates, self._scheme, nodes)
-
 
 def rates_of(
     rates: FailureRates, instance: Instance | None = None, demand: TierDemand | None = None
 ) -> FailureRates:
-    """Return the rates of machines of this kind in this tier: one that is taken away has crashed,
-    and so has one that a transient fault stopped; one that joins gets the tier's data first.
+    """Return the rates of machines of this kind in this tier.
+
+    A machine that is taken away counts as crashed, and so does one that a transient fault stopped.
+    A machine that joins gets the tier's data first.
     """
     more = instance.interruptions_per_year if instance is not None else 0.0
     more += demand.crash_more_per_year if demand is not None else 0.0
@@ -292,7 +291,7 @@ def rates_of(
 def with_room(
     instances: Sequence[Instance], demand: TierDemand, headroom_mb: float
 ) -> list[Instance]:
-    """Instances that the tier allows, with enough memory."""
+    """Return the instances that the tier allows and that have enough memory."""
     allowed = demand.instance_types
     return [
         i
@@ -306,27 +305,28 @@ def with_room(
 def fitting(
     instances: Sequence[Instance], demand: TierDemand, headroom_mb: float
 ) -> list[Instance]:
-    """Instances that the tier allows and with enough memory, without those that another one beats
-    or equals in everything."""
+    """Return the instances of `with_room` that no other one beats or equals in everything."""
     enough = with_room(instances, demand, headroom_mb)
-    kept: list[Instance] = []
-    for one in sorted(enough, key=lambda i: (i.usd_per_hour, -i.sustained_cores, -i.vcpus, i.name)):
-        if not any(_beats(other, one) for other in kept):
-            kept.append(one)
-    return kept
+    undominated: list[Instance] = []
+    for instance in sorted(
+        enough, key=lambda i: (i.usd_per_hour, -i.sustained_cores, -i.vcpus, i.name)
+    ):
+        if not any(_beats(rival, instance) for rival in undominated):
+            undominated.append(instance)
+    return undominated
 
 
-def _beats(one: Instance, other: Instance) -> bool:
+def _beats(instance: Instance, rival: Instance) -> bool:
     return (
-        one.vcpus >= other.vcpus
-        and one.sustained_cores >= other.sustained_cores
-        and one.usd_per_hour <= other.usd_per_hour
-        and usd_when_off(one) <= usd_when_off(other)
-        and one.interruptions_per_year <= other.interruptions_per_year
+        instance.vcpus >= rival.vcpus
+        and instance.sustained_cores >= rival.sustained_cores
+        and instance.usd_per_hour <= rival.usd_per_hour
+        and usd_when_off(instance) <= usd_when_off(rival)
+        and instance.interruptions_per_year <= rival.interruptions_per_year
     )
 
 
 def usd_when_off(instance: Instance) -> float:
-    """USD a month of a cold standby: the book's price of a machine that is off, else the whole."""
+    """Return the price of a cold standby [USD/month]: that of a machine that is off, if known."""
     off = instance.usd_per_month_off
     return instance.usd_per_month if off is None else off

@@ -25,7 +25,7 @@ from core.tolerances import LOG_ROUNDING, USD_RELATIVE, USD_ROUNDING
 from optimizer.plan.solve.deadline import Check, unbounded
 from optimizer.plan.solve.options import Degraded, Option
 from optimizer.plan.solve.problem import Path, Problem
-from optimizer.plan.solve.table import Columns, columns, undominated
+from optimizer.plan.solve.table import Columns, columns, find_undominated
 
 Group = tuple[int, int]  # (upstream amplification, replicas)
 _PRICES = 40  # prices of availability tried
@@ -33,7 +33,7 @@ _PRICES = 40  # prices of availability tried
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The rest of a tier's options: rows of `options`, and their columns."""
+    """The remaining options of a tier: rows of `options`, and their columns."""
 
     options: Sequence[Option]
     rows: Ints
@@ -42,17 +42,15 @@ class Pool:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def keep(self, which: Ints | Mask) -> Pool:
-        """Return the pool with the selected rows."""
-        return Pool(self.options, self.rows[which], self.columns.take(which))
+    def keep(self, rows: Ints | Mask) -> Pool:
+        return Pool(self.options, self.rows[rows], self.columns.take(rows))
 
     def option(self, i: int) -> Option:
-        """Return the i-th remaining option."""
         return self.options[int(self.rows[i])]
 
     @cached_property
     def groups(self) -> dict[Group, Ints]:
-        """Rows that are left, by level and replicas."""
+        """Indices of the remaining options, by level and replicas."""
         c = self.columns
         order = np.lexsort((c.replicas, c.upstream))
         pairs = np.stack([c.upstream[order], c.replicas[order]], axis=1)
@@ -62,7 +60,7 @@ class Pool:
 
 
 def cost(path: Path | None) -> float:
-    """USD per month; infinite for no plan."""
+    """Return the cost of a plan [USD/month]; infinite for no plan."""
     return math.inf if path is None else math.fsum(o.usd_per_month for o in path)
 
 
@@ -72,8 +70,8 @@ def budget(problem: Problem) -> float:
     return math.inf if most is None or most >= 1.0 else -math.log1p(-most)
 
 
-def eligible(problem: Problem) -> list[Pool]:
-    """Options that keep by themselves the limits which concern a single tier."""
+def eligible_pools(problem: Problem) -> list[Pool]:
+    """Return the options that keep the limits of a single tier."""
     pools = []
     for tier in problem.options:
         c = columns(tier)
@@ -89,12 +87,12 @@ def eligible(problem: Problem) -> list[Pool]:
 
 
 def degraded_servers(degraded: Degraded, c: Columns) -> Ints:
-    """Servers of each row that are up in the degraded condition."""
+    """Return the servers of each row that are up in the degraded condition."""
     return np.minimum(c.needed, c.nodes - degraded.nodes_down)
 
 
 def _degraded_utilisation(degraded: Degraded, c: Columns) -> Floats:
-    """`Degraded.utilisation` of all rows."""
+    """Return `Degraded.utilisation` of all rows."""
     left = degraded_servers(degraded, c)
     capacity = left - degraded.limping * (1.0 - degraded.limp_speed)
     stands = (left >= np.maximum(c.replicas, max(degraded.limping, 1))) & (capacity > 0)
@@ -104,7 +102,7 @@ def _degraded_utilisation(degraded: Degraded, c: Columns) -> Floats:
     return np.where(stands, used, math.inf)
 
 
-def front(
+def keep_front(
     problem: Problem,
     pool: Pool,
     check: Check = unbounded,
@@ -112,44 +110,44 @@ def front(
 ) -> Pool:
     """Remove options that another one of the same group matches or beats.
 
-    All remaining options keep the limits of their own tier, so only cost (or `paid` in its place)
-    and the coupled limits tell them apart: the loss, and the terms of the latency.
+    All remaining options keep the limits of their own tier. So only the cost (or `paid` in its
+    place) and the coupled limits distinguish them: the loss, and the terms of the latency.
     """
     c = pool.columns
-    table = np.stack([*(paid or [c.usd]), *_what_counts(problem, c)], axis=1).astype(np.float64)
-    kept = [rows[undominated(table[rows], check)] for rows in pool.groups.values()]
-    return pool.keep(np.sort(np.concatenate(kept))) if kept else pool
+    table = np.stack([*(paid or [c.usd]), *_coupled_columns(problem, c)], axis=1).astype(np.float64)
+    parts = [rows[find_undominated(table[rows], check)] for rows in pool.groups.values()]
+    return pool.keep(np.sort(np.concatenate(parts))) if parts else pool
 
 
-def _what_counts(problem: Problem, c: Columns) -> list[Floats | Ints]:
-    found: list[Floats | Ints] = []
+def _coupled_columns(problem: Problem, c: Columns) -> list[Floats | Ints]:
+    terms: list[Floats | Ints] = []
     if problem.unavailability_max is not None:
-        found.append(c.unavailability)
+        terms.append(c.unavailability)
     if problem.latency_ms_max:
-        found += [-c.needed, -c.vcpus]
+        terms += [-c.needed, -c.vcpus]
         if problem.degraded is not None:
-            found.append(-degraded_servers(problem.degraded, c))
-    return found
+            terms.append(-degraded_servers(problem.degraded, c))
+    return terms
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Least sum of a weight per tier, from the front to each level and from each level on."""
+    """Least sums of a weight per tier, from the front to each level and from each level on."""
 
     before: tuple[Mapping[int, float], ...]  # [t][level]: tiers above t
     after: tuple[Mapping[int, float], ...]  # [t][level]: tier t and below
     least: float
 
-    def through(self, t: int, pool: Pool, weight: Floats) -> Floats:
-        """Per option of tier t: least sum over paths through it; infinite if there is none."""
+    def least_through(self, t: int, pool: Pool, weight: Floats) -> Floats:
+        """Return the least sum over paths through each option of tier t; infinite without one."""
         c = pool.columns
-        above = _looked_up(self.before[t], c.upstream)
-        below = _looked_up(self.after[t + 1], c.upstream * c.replicas)
+        above = _look_up(self.before[t], c.upstream)
+        below = _look_up(self.after[t + 1], c.upstream * c.replicas)
         return above + weight + below
 
 
 def bounds(pools: Sequence[Pool], weights: Sequence[Floats]) -> Bounds:
-    """Shortest sums over the layered graph."""
+    """Return the least sums of weights over the paths of the layered graph."""
     arcs = _arcs(pools, weights)
     before: list[dict[int, float]] = [{1: 0.0}]
     for tier in arcs:
@@ -173,11 +171,11 @@ def bounds(pools: Sequence[Pool], weights: Sequence[Floats]) -> Bounds:
 def routes_by_cost(
     pools: Sequence[Pool], weights: Sequence[Floats]
 ) -> Iterator[tuple[float, tuple[Group, ...]]]:
-    """Ways through the levels, (1, r1), (r1, r2), (r1 r2, r3), ..., with the least sum of a weight
-    on each, ascending.
+    """Yield routes through the levels, (1, r1), (r1, r2), (r1 r2, r3), ..., in ascending order.
 
-    One after the other, as there may be millions: a partial way is worth what it has and the least
-    that is left from there.
+    Each comes with the least sum of a weight on it, which is its place in the order. They are found
+    one by one, as there may be millions: a partial route is ordered by its sum and the least
+    sum from its end on.
     """
     if not all(len(pool) for pool in pools):
         return
@@ -206,22 +204,22 @@ def _arcs(pools: Sequence[Pool], weights: Sequence[Floats]) -> list[dict[Group, 
     ]
 
 
-def _looked_up(known: Mapping[int, float], levels: Ints) -> Floats:
+def _look_up(known: Mapping[int, float], levels: Ints) -> Floats:
     most = int(levels.max(initial=0))
     values = np.full(most + 1, math.inf)
     for level, value in known.items():
         if level <= most:
             values[level] = value
-    found: Floats = values[levels]
-    return found
+    result: Floats = values[levels]
+    return result
 
 
 def weights_at(problem: Problem, pools: Sequence[Pool], price: float) -> list[Floats]:
-    """Cost, with `price` USD a month for the whole availability budget."""
+    """Return the cost of each option, with `price` USD a month for the availability budget."""
     if problem.unavailability_max is None:
         return [pool.columns.usd for pool in pools]
-    whole = budget(problem)
-    return [pool.columns.usd + (price / whole) * pool.columns.loss for pool in pools]
+    total = budget(problem)
+    return [pool.columns.usd + (price / total) * pool.columns.loss for pool in pools]
 
 
 def best_price(problem: Problem, pools: Sequence[Pool]) -> float:
@@ -237,8 +235,8 @@ def best_price(problem: Problem, pools: Sequence[Pool]) -> float:
     return float(max(prices, key=bound))
 
 
-def affordable(problem: Problem, pools: Sequence[Pool], most: float) -> list[Pool]:
-    """Options that can be in a plan of at most `most` USD a month, and that lie on any path."""
+def keep_affordable(problem: Problem, pools: Sequence[Pool], most: float) -> list[Pool]:
+    """Return the options that lie on a path and can be in a plan of at most `most` USD a month."""
     for price in (0.0, best_price(problem, pools)):
         if not all(len(pool) for pool in pools):
             break
@@ -250,6 +248,6 @@ def affordable(problem: Problem, pools: Sequence[Pool], most: float) -> list[Poo
         pools = [
             pool.keep(np.isfinite(least) & (least <= ceiling))
             for t, pool in enumerate(pools)
-            for least in [known.through(t, pool, weights[t])]
+            for least in [known.least_through(t, pool, weights[t])]
         ]
     return list(pools)

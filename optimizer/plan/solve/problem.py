@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from core.arrays import Floats
 from optimizer.plan.solve.options import Degraded, Option
-
-if TYPE_CHECKING:
-    from core.arrays import Floats
-
-    Laws = Floats  # (n, any): what tells how long something takes, larger is slower
 
 FAMILIES = ("availability", "utilisation", "collision", "latency", "degraded")
 
 Path = tuple[Option, ...]
+Laws = Floats  # (n, any): n laws of a time, each a few numbers; larger is slower
 
 
 class Latency(Protocol):
@@ -26,23 +23,22 @@ class Latency(Protocol):
 
 
 class DegradedLatency(Protocol):
-    """The same while the tier of that index is degraded. More active nodes: no slower either."""
+    """`Latency` while the tier of that index is degraded. More active nodes: no slower either."""
 
     def __call__(self, path: Path, tier: int) -> Mapping[int, float]: ...
 
 
 class Chain(Protocol):
-    """A latency that sees what is below a tier only by the law of the time there, a few numbers.
+    """A latency that depends on the tiers below a tier only by the law of the time there.
 
-    Where none of them is larger, no tier above is slower, and neither is the page, also while any
-    one tier is degraded, where that is asked.
+    A law is a few numbers. If none of them is larger, no tier above is slower, and neither is the
+    page. If the problem has a degraded condition, this also holds while any one tier is degraded.
     """
 
     def above(self, tier: int, option: Option, below: Laws | None) -> Laws:
-        """Return the wait of one upstream copy in the tier and all tiers below, for each of
-        `below`.
+        """Return the law of the time of one upstream copy in the tier and all tiers below.
 
-        `below` is None for the last tier, and then there is one law.
+        There is one law for each of `below`, which is None for the last tier: then there is one.
         """
         ...
 
@@ -55,9 +51,9 @@ class Chain(Protocol):
 class Problem:
     """Options per tier, front first, and the limits. A missing limit is not imposed.
 
-    `degraded` asks that the latency limits and a utilisation below 1 hold too while any one tier is
-    in that condition; `latency_degraded` evaluates it. `chain` is there if the latency has that
-    structure (in that condition too): the search is then exact for long chains as well.
+    `degraded` demands that the latency limits and a utilisation below 1 also hold while any one
+    tier is in that condition; `latency_degraded` evaluates it. `chain` is set if the latency has
+    that structure (in that condition too): the search is then exact for long chains as well.
     """
 
     options: tuple[Sequence[Option], ...]
@@ -71,7 +67,6 @@ class Problem:
     chain: Chain | None = None
 
     def without(self, family: str) -> Problem:
-        """Return the problem without one family of limits."""
         changes: dict[str, dict[str, Any]] = {
             "availability": {"unavailability_max": None},
             "utilisation": {"utilisation_max": math.inf},
@@ -83,26 +78,27 @@ class Problem:
 
 
 def unavailability_of(path: Sequence[Option]) -> float:
-    """Any tier has too few nodes, tiers being independent: 1 - prod_t A_t, to full precision.
+    """Return the probability that any tier has too few nodes: 1 - prod_t A_t, to full precision.
 
-    What a path is said to reach and what a limit is held against are this one figure: a limit at
-    what a path reaches is kept by that path. (The solver's sum of `loss` is within 1e-15 of it.)
+    The tiers are independent. Reports and checks of the limit use this one figure, so a path keeps
+    a limit that equals the figure it reaches. (The solver's sum of `loss` is within 1e-15 of it.)
     """
-    found = 0.0
+    unavailability = 0.0
     for option in path:
-        found += option.unavailability * (1.0 - found)
-    return found
+        unavailability += option.unavailability * (1.0 - unavailability)
+    return unavailability
 
 
-def in_ms(found: Mapping[int, float]) -> dict[str, float | None]:
-    """Percentiles [ms] as plan.json names and rounds them; None for one without end."""
+def in_ms(percentiles: Mapping[int, float]) -> dict[str, float | None]:
+    """Return percentiles [ms] as plan.json names and rounds them; None for an infinite one."""
     return {
-        f"p{q}_ms": round(ms, 2) if math.isfinite(ms) else None for q, ms in sorted(found.items())
+        f"p{q}_ms": round(ms, 2) if math.isfinite(ms) else None
+        for q, ms in sorted(percentiles.items())
     }
 
 
 def violations(problem: Problem, path: Path) -> list[str]:
-    """Families of limits that `path` breaks, evaluated without the solver and its tolerances."""
+    """Return the families of limits that `path` breaks, evaluated without the solver."""
     broken = []
     most = problem.unavailability_max
     if most is not None and unavailability_of(path) > most:
@@ -118,14 +114,8 @@ def violations(problem: Problem, path: Path) -> list[str]:
     return broken
 
 
-def loss(option: Option) -> float:
-    """-log of the availability: what the option takes from the budget."""
-    return -math.log1p(-option.unavailability) if option.unavailability < 1 else math.inf
-
-
 def stands(problem: Problem, option: Option) -> bool:
-    """True if the tier itself carries the load in the degraded condition, if one is asked
-    for."""
+    """True if the tier itself carries the load in the degraded condition, or if there is none."""
     return problem.degraded is None or problem.degraded.utilisation(option) < 1.0
 
 
@@ -142,10 +132,10 @@ def percentile_share(problem: Problem, path: Path) -> float:
     """Return the largest ratio of a percentile to its limit, also if degraded; 0 without limits."""
     if not problem.latency_ms_max:
         return 0.0
-    found = [problem.latency(path)]
+    cases = [problem.latency(path)]
     if problem.degraded is not None and problem.latency_degraded is not None:
-        found += [problem.latency_degraded(path, tier) for tier in range(len(path))]
-    return max(p[q] / limit for p in found for q, limit in problem.latency_ms_max.items())
+        cases += [problem.latency_degraded(path, tier) for tier in range(len(path))]
+    return max(p[q] / limit for p in cases for q, limit in problem.latency_ms_max.items())
 
 
 def _degraded_slow(problem: Problem, path: Path) -> Iterator[bool]:
@@ -157,5 +147,5 @@ def _degraded_slow(problem: Problem, path: Path) -> Iterator[bool]:
             yield not _is_within(problem, problem.latency_degraded(path, tier))
 
 
-def _is_within(problem: Problem, found: Mapping[int, float]) -> bool:
-    return all(found[q] <= limit for q, limit in problem.latency_ms_max.items())
+def _is_within(problem: Problem, percentiles: Mapping[int, float]) -> bool:
+    return all(percentiles[q] <= limit for q, limit in problem.latency_ms_max.items())

@@ -36,11 +36,15 @@ from optimizer.prices import Instance
 
 EXTRA_MAX = 8  # machines beyond the needed ones; with fewer U has reached its floor or is hopeless
 _SAME = 1e-9  # relative: capacities that differ by less are equal
+# Where latency is limited. Headroom: machines in the busiest hour beyond those that the utilisation
+# limit needs. Floors: the least number of needed machines, as a share of that in the busiest hour.
+_HEADROOM = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+_FLOORS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True)
 class Period:
-    """`hours` hours of one load, which is given over the busiest one's, in (0, 1]."""
+    """`hours` hours of one `load`: a share of the load in the busiest hour, in (0, 1]."""
 
     load: float
     hours: int
@@ -56,7 +60,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Quota:
-    """At most so many `vcpus` or machines of these types at the same time, in all tiers."""
+    """At most `most` vCPUs (`vcpus`) or machines of these types at the same time, in all tiers."""
 
     types: frozenset[str]
     most: float
@@ -88,7 +92,7 @@ class HourlyTier:
     fewest: int = 0
 
     def at_least(self, extra: int) -> int:
-        """Machines that run in any hour with so many extra ones."""
+        """Return the least number of machines that run in any hour, with `extra` extra ones."""
         return max(self.least + extra, self.fewest)
 
 
@@ -99,9 +103,9 @@ Sizes = tuple[tuple[int, float], ...]  # per tier: servers, and the vCPUs of eac
 class HourlyProblem:
     """Tiers, periods in their order, and the limits that a schedule keeps.
 
-    `slow` tells of a period and of the tiers' sizes if a latency limit is broken; larger sizes are
-    no slower, nor is less load. `starting_h`: hours that a machine runs before it serves;
-    `run_h_min`: for so long one that is paid by the hour runs. `watts` of a machine by its vCPUs.
+    `slow(period, sizes)` is True if a latency limit is broken; larger sizes are no slower, nor is
+    less load. `starting_h`: hours that a machine runs before it serves. `run_h_min`: the least time
+    that a machine runs which is paid by the hour. `watts_per_vcpu`: its power.
     """
 
     tiers: tuple[HourlyTier, ...]
@@ -135,7 +139,7 @@ class Measure:
 
     unit: str  # USD a month | machines on average | kWh a month
 
-    def of(self, machine: Instance, watts_per_vcpu: float) -> Cost:
+    def cost_of(self, machine: Instance, watts_per_vcpu: float) -> Cost:
         """Return the objective's share of one machine."""
         if self.unit == "nodes":
             return Cost(0.0, 1.0)
@@ -150,14 +154,17 @@ USD, NODES, ENERGY = Measure("usd"), Measure("nodes"), Measure("energy")
 
 
 def committed(machine: Instance) -> bool:
-    """True if it is paid whether it runs or not."""
+    """True if the machine is paid whether it runs or not."""
     return machine.usd_per_month_off == machine.usd_per_month
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """One way to follow the load. `units` of each of its machines, `asked` in each period, in those
-    of the smallest; `needed` of the smallest in each period, `extra` more."""
+    """One way to follow the load.
+
+    `units` of capacity of each of its machines, and the `demand` in each period, both in capacities
+    of the smallest machine; `needed` machines of the smallest kind in each period, `extra` more.
+    """
 
     tier: int
     machines: tuple[int, ...]
@@ -165,108 +172,98 @@ class Design:
     vcpus: float  # of the smallest
     needed: tuple[int, ...]
     extra: int
-    asked: tuple[float, ...]
+    demand: tuple[float, ...]
     counted: bool  # the machines are of one size, or taken as such
     unavailability: float
 
     @cached_property
     def key(self) -> tuple[tuple[int, ...], bool]:
-        """The same for designs whose machines may be added up in one sum."""
+        """Designs with equal keys may have their machines added up in one sum."""
         return (self.machines, self.counted)
 
 
 def designs(
-    problem: HourlyProblem,
-    number: int,
-    check: Callable[[], object],
-    headroom: Sequence[int] = (0,),
-    floors: Sequence[float] = (0.0,),
-    *,
-    for_cost: bool = False,
+    problem: HourlyProblem, number: int, check: Callable[[], object], *, for_cost: bool = False
 ) -> list[Design]:
-    """Return all designs of the tier; `for_cost`: those that a cheapest schedule may have.
-
-    `headroom`: machines beyond those that utilisation asks for in the busiest hour, the target
-    utilisation falling with them; `floors`: the least number of needed machines, as a share of the
-    busiest hour's. Both matter to latency only.
-    """
+    """Return all designs of the tier; `for_cost`: only those that a cheapest schedule may have."""
     tier = problem.tiers[number]
-    found: list[Design] = []
-    for rows, counted in _allowed(problem, tier, for_cost):
+    loads = [(0, 0.0)] if problem.slow is None else [*itertools.product(_HEADROOM, _FLOORS)]
+    alternatives: list[Design] = []
+    for rows, counted in _machine_sets(problem, tier, for_cost):
         check()
         smallest = min(tier.carried_per_s[j] for j in rows)
-        own = [j for j in rows if tier.carried_per_s[j] <= smallest * (1 + _SAME)]
-        vcpus = min(tier.machines[j].vcpus for j in own)
+        smallest_rows = [j for j in rows if tier.carried_per_s[j] <= smallest * (1 + _SAME)]
+        vcpus = min(tier.machines[j].vcpus for j in smallest_rows)
         units = [1.0 if counted else tier.carried_per_s[j] / smallest for j in rows]
         units = [round(u) if abs(u - round(u)) <= _SAME * u else u for u in units]
         worst = max(tier.machines[j].interruptions_per_year for j in rows)
-        seen = set()
-        for more, floor in itertools.product(headroom, floors):
-            load, needed = _needed(problem, tier, smallest, more, floor)
-            if needed in seen or max(needed) > tier.most:
+        known_needs = set()
+        for more, floor in loads:
+            load, needed = _find_needs(problem, tier, smallest, more, floor)
+            if needed in known_needs or max(needed) > tier.most:
                 continue
-            seen.add(needed)
+            known_needs.add(needed)
             for extra, lost in _extras(problem, tier, needed, worst):
-                asked = _needed_machines(tier, load, needed, extra, units, counted)
-                found.append(
-                    Design(number, rows, tuple(units), vcpus, needed, extra, asked, counted, lost)
+                demand = _find_demand(tier, load, needed, extra, units, counted)
+                alternatives.append(
+                    Design(number, rows, tuple(units), vcpus, needed, extra, demand, counted, lost)
                 )
-    return found
+    return alternatives
 
 
-def useful(problem: HourlyProblem, tier: HourlyTier) -> list[int]:
-    """Machines that no other one matches or beats in all that counts, the cheapest first."""
+def find_useful(problem: HourlyProblem, tier: HourlyTier) -> list[int]:
+    """Return the machines that no other one matches or beats in all respects, cheapest first."""
 
     def key(j: int) -> tuple[float, ...]:
-        one = tier.machines[j]
-        used = math.fsum(quota.of(one) for quota in problem.quotas)
-        worse = (one.interruptions_per_year, float(committed(one)), used)
-        return (one.usd_per_hour, -tier.carried_per_s[j], *worse, float(j))
+        machine = tier.machines[j]
+        used = math.fsum(quota.of(machine) for quota in problem.quotas)
+        worse = (machine.interruptions_per_year, float(committed(machine)), used)
+        return (machine.usd_per_hour, -tier.carried_per_s[j], *worse, float(j))
 
     order = sorted(range(len(tier.machines)), key=key)
-    kept: list[int] = []
+    useful_rows: list[int] = []
     for j in order:
-        if not any(_beats(problem, tier, i, j) for i in kept):
-            kept.append(j)
-    return kept
+        if not any(_is_no_worse(problem, tier, i, j) for i in useful_rows):
+            useful_rows.append(j)
+    return useful_rows
 
 
-def _beats(problem: HourlyProblem, tier: HourlyTier, i: int, j: int) -> bool:
-    one, other = tier.machines[i], tier.machines[j]
-    within = all(quota.of(one) <= quota.of(other) for quota in problem.quotas)
-    size = one.vcpus == other.vcpus if problem.slow or problem.watts_per_vcpu else True
+def _is_no_worse(problem: HourlyProblem, tier: HourlyTier, i: int, j: int) -> bool:
+    machine, rival = tier.machines[i], tier.machines[j]
+    within = all(quota.of(machine) <= quota.of(rival) for quota in problem.quotas)
+    size = machine.vcpus == rival.vcpus if problem.slow or problem.watts_per_vcpu else True
     return (
         within
         and size
         and tier.carried_per_s[i] >= tier.carried_per_s[j]
-        and one.usd_per_hour <= other.usd_per_hour
-        and one.interruptions_per_year <= other.interruptions_per_year
-        and committed(one) <= committed(other)
+        and machine.usd_per_hour <= rival.usd_per_hour
+        and machine.interruptions_per_year <= rival.interruptions_per_year
+        and committed(machine) <= committed(rival)
     )
 
 
-def _allowed(
+def _machine_sets(
     problem: HourlyProblem, tier: HourlyTier, for_cost: bool
 ) -> Iterator[tuple[tuple[int, ...], bool]]:
-    """Sets of machines that a design may be made of, and if they are counted as equal ones.
+    """Yield sets of machines that a design may have, each with True if they count as equal.
 
-    With latency limits all have the same vCPUs, as the law is of equal servers."""
-    rows = useful(problem, tier)
+    With latency limits all have the same vCPUs, since the latency law is for equal servers."""
+    rows = find_useful(problem, tier)
     rates = sorted({tier.machines[j].interruptions_per_year for j in rows})
-    seen = set()
+    known = set()
     for rate in rates:
-        some = [j for j in rows if tier.machines[j].interruptions_per_year <= rate]
+        candidates = [j for j in rows if tier.machines[j].interruptions_per_year <= rate]
         if problem.slow is not None:
-            sets = _of_equal_vcpus(tier, some)
+            sets = _sets_of_equal_vcpus(tier, candidates)
         else:
-            sets = _of_neighbouring_sizes(problem, tier, some, for_cost)
-        for found in sets:
-            if found not in seen:
-                seen.add(found)
-                yield found
+            sets = _sets_of_neighbouring_sizes(problem, tier, candidates, for_cost)
+        for machine_set in sets:
+            if machine_set not in known:
+                known.add(machine_set)
+                yield machine_set
 
 
-def _of_equal_vcpus(
+def _sets_of_equal_vcpus(
     tier: HourlyTier, rows: Sequence[int]
 ) -> Iterator[tuple[tuple[int, ...], bool]]:
     for vcpus in sorted({tier.machines[j].vcpus for j in rows}):
@@ -275,7 +272,7 @@ def _of_equal_vcpus(
             yield tuple(j for j in same if tier.carried_per_s[j] >= least), True
 
 
-def _of_neighbouring_sizes(
+def _sets_of_neighbouring_sizes(
     problem: HourlyProblem, tier: HourlyTier, rows: Sequence[int], for_cost: bool
 ) -> Iterator[tuple[tuple[int, ...], bool]]:
     sizes = sorted({tier.carried_per_s[j] for j in rows})
@@ -287,40 +284,40 @@ def _of_neighbouring_sizes(
 
 
 def _adds_up(problem: HourlyProblem, tier: HourlyTier, i: int, j: int) -> bool:
-    """True if a few of machine i are as much as one j, and no dearer: then j is never needed."""
-    one, other = tier.machines[i], tier.machines[j]
+    """True if a few machines i equal one machine j and cost no more: then j is never needed."""
+    small, large = tier.machines[i], tier.machines[j]
     ratio = tier.carried_per_s[j] / tier.carried_per_s[i]
     times = round(ratio)
     return (
         times > 1
         and abs(ratio - times) <= _SAME * ratio
-        and times * one.usd_per_hour <= other.usd_per_hour * (1.0 + _SAME)
-        and all(times * quota.of(one) <= quota.of(other) for quota in problem.quotas)
-        and one.interruptions_per_year <= other.interruptions_per_year
-        and committed(one) <= committed(other)
+        and times * small.usd_per_hour <= large.usd_per_hour * (1.0 + _SAME)
+        and all(times * quota.of(small) <= quota.of(large) for quota in problem.quotas)
+        and small.interruptions_per_year <= large.interruptions_per_year
+        and committed(small) <= committed(large)
     )
 
 
-def _needed(
+def _find_needs(
     problem: HourlyProblem, tier: HourlyTier, smallest: float, more: int, floor: float
 ) -> tuple[list[float], tuple[int, ...]]:
-    """Load in machines of the smallest kind, and the whole machines that carry it."""
+    """Return the load in machines of the smallest kind, and the whole machines that carry it."""
     full = tier.request_per_s / (smallest * problem.utilisation_max)
-    busiest = max(tier.least, _whole(full))
+    busiest = max(tier.least, _round_up(full))
     if more:
         full = float(busiest + more)
         busiest += more
     load = [full * period.load for period in problem.periods]
     least = max(tier.least, math.ceil(floor * busiest - LIMIT_INSIDE))
-    return load, tuple(max(least, _whole(one)) for one in load)
+    return load, tuple(max(least, _round_up(capacity)) for capacity in load)
 
 
-def _whole(value: float) -> int:
-    """Return the least integer that is at least the value; a bound itself is kept."""
+def _round_up(value: float) -> int:
+    """Return the least integer that is at least the value; an integer is not raised by rounding."""
     return max(1, math.ceil(value * (1.0 - LIMIT_INSIDE)))
 
 
-def _needed_machines(
+def _find_demand(
     tier: HourlyTier,
     load: Sequence[float],
     needed: Sequence[int],
@@ -330,16 +327,16 @@ def _needed_machines(
 ) -> tuple[float, ...]:
     if counted:
         return tuple(float(max(n + extra, tier.fewest)) for n in needed)
-    asked = [one + extra * max(units) for one in load]
+    demand = [capacity + extra * max(units) for capacity in load]
     if all(float(u).is_integer() for u in units):
-        return tuple(float(_whole(one)) for one in asked)
-    return tuple(one * (1.0 - LIMIT_INSIDE) for one in asked)
+        return tuple(float(_round_up(capacity)) for capacity in demand)
+    return tuple(capacity * (1.0 - LIMIT_INSIDE) for capacity in demand)
 
 
 def _extras(
     problem: HourlyProblem, tier: HourlyTier, needed: Sequence[int], interruptions: float
 ) -> Iterator[tuple[int, float]]:
-    """Numbers of extra machines that make the tier more available, and what is lost with each."""
+    """Yield numbers of extra machines that make the tier more available, and its unavailability."""
     best = math.inf
     for extra in range(min(EXTRA_MAX, tier.most - max(needed)) + 1):
         lost = math.fsum(
@@ -352,33 +349,16 @@ def _extras(
             return
 
 
-@dataclass(frozen=True)
-class Layer:
-    """A height of the load, `width` units high, that is needed in these periods."""
-
-    width: float
-    periods: tuple[int, ...]
-
-
-def layers(asked: Sequence[float]) -> list[Layer]:
-    """Return the load in layers, with a boundary at each height that a period needs."""
-    heights = sorted({0.0, *asked})
-    return [
-        Layer(high - low, tuple(p for p, one in enumerate(asked) if one >= high))
-        for low, high in itertools.pairwise(heights)
-    ]
-
-
 def least_cost(problem: HourlyProblem, design: Design, measure: Measure = USD) -> float:
-    """Return a lower bound of the cost of a design; it is the cost if `exact`."""
-    asked = np.array(design.asked)
-    hours = np.array([problem.share(p) for p in range(len(asked))])
-    heights, at = np.unique(asked, return_inverse=True)
-    by_height = np.bincount(at.reshape(-1), weights=hours, minlength=len(heights))
+    """Return a lower bound of the cost of a design; if `is_exact`, it is the cost itself."""
+    demand = np.array(design.demand)
+    hours = np.array([problem.share(p) for p in range(len(demand))])
+    heights, indices = np.unique(demand, return_inverse=True)
+    by_height = np.bincount(indices.reshape(-1), weights=hours, minlength=len(heights))
     running = np.cumsum(by_height[::-1])[::-1]  # share of the hours that ask for that height
     width = np.diff(heights, prepend=0.0)
     tier = problem.tiers[design.tier]
-    costs = [measure.of(tier.machines[j], problem.watts_per_vcpu) for j in design.machines]
+    costs = [measure.cost_of(tier.machines[j], problem.watts_per_vcpu) for j in design.machines]
     price = np.min(
         [(c.standing + c.running * running) / u for c, u in zip(costs, design.units, strict=True)],
         axis=0,
@@ -386,15 +366,14 @@ def least_cost(problem: HourlyProblem, design: Design, measure: Measure = USD) -
     return float(width @ price)
 
 
-def exact(problem: HourlyProblem, design: Design) -> bool:
-    """True if `least_cost` is what the design costs."""
+def is_exact(problem: HourlyProblem, design: Design) -> bool:
+    """True if `least_cost` is the cost of the design, not only a bound."""
     return design.counted and not problem.tied
 
 
 @dataclass(frozen=True)
 class Bought:
-    """Machines of one kind in a tier: `standing` are paid in all hours, `running` run in each
-    period."""
+    """Machines of one kind in a tier: `standing` are paid in all hours, `running` by period."""
 
     machine: Instance
     standing: int
@@ -410,54 +389,62 @@ class Schedule:
 
     def total(self, problem: HourlyProblem, measure: Measure = USD) -> float:
         """Return the measure of the whole schedule, with starts."""
-        return math.fsum(_counted(problem, one, measure) for tier in self.bought for one in tier)
+        return math.fsum(
+            _measure_purchase(problem, purchase, measure)
+            for tier in self.bought
+            for purchase in tier
+        )
 
     def quota_used(self, problem: HourlyProblem, quota: Quota, period: int) -> float:
         """Return the used part of a quota in a period, with the machines that start then."""
         used, after = 0.0, (period + 1) % len(problem.periods)
-        for one in (one for tier in self.bought for one in tier):
-            now = one.running[period]
-            if problem.starting_h > 0 and not committed(one.machine):
-                now += starts(one.running)[after]
-            used += quota.of(one.machine) * now
+        for purchase in (purchase for tier in self.bought for purchase in tier):
+            running = purchase.running[period]
+            if problem.starting_h > 0 and not committed(purchase.machine):
+                running += starts(purchase.running)[after]
+            used += quota.of(purchase.machine) * running
         return used
 
-    def sizes(self, period: int) -> Sizes:
-        """Arguments of the latency law."""
-        return tuple((one.needed[period], one.vcpus) for one in self.designs)
+
+def sizes_at(chosen: Sequence[Design], period: int) -> Sizes:
+    """Return the arguments of the latency law."""
+    return tuple((design.needed[period], design.vcpus) for design in chosen)
 
 
 def starts(running: Sequence[int]) -> list[int]:
     """Machines that start before each period; the last period comes before the first."""
-    return [max(0, now - running[p - 1]) for p, now in enumerate(running)]
+    return [max(0, count - running[p - 1]) for p, count in enumerate(running)]
 
 
-def _counted(problem: HourlyProblem, one: Bought, measure: Measure) -> float:
-    cost = measure.of(one.machine, problem.watts_per_vcpu)
-    found = cost.standing * one.standing
-    found += cost.running * math.fsum(n * problem.share(p) for p, n in enumerate(one.running))
-    if committed(one.machine):
-        return found  # it is there in all hours, and ready
-    waiting_h = problem.starting_h * sum(starts(one.running))
-    return found + cost.running * waiting_h / problem.hours
+def _measure_purchase(problem: HourlyProblem, purchase: Bought, measure: Measure) -> float:
+    cost = measure.cost_of(purchase.machine, problem.watts_per_vcpu)
+    total = cost.standing * purchase.standing
+    total += cost.running * math.fsum(n * problem.share(p) for p, n in enumerate(purchase.running))
+    if committed(purchase.machine):
+        return total  # a committed machine needs no start: it is ready in all hours
+    waiting_h = problem.starting_h * sum(starts(purchase.running))
+    return total + cost.running * waiting_h / problem.hours
 
 
-def screened(problem: HourlyProblem, design: Design, measure: Measure = USD) -> tuple[Bought, ...]:
+def cheapest_machines(
+    problem: HourlyProblem, design: Design, measure: Measure = USD
+) -> tuple[Bought, ...]:
     """Return the machines of a design for which `least_cost` is exact."""
     tier = problem.tiers[design.tier]
     running = {j: [0] * len(problem.periods) for j in design.machines}
     most = dict.fromkeys(design.machines, 0)
-    for layer in layers(design.asked):
-        share = math.fsum(problem.share(p) for p in layer.periods)
+    for low, high in itertools.pairwise(sorted({0.0, *design.demand})):  # layers of the load
+        periods = [p for p, capacity in enumerate(design.demand) if capacity >= high]
+        share = math.fsum(problem.share(p) for p in periods)
 
         def price(j: int, share: float = share) -> float:
-            cost = measure.of(tier.machines[j], problem.watts_per_vcpu)
+            cost = measure.cost_of(tier.machines[j], problem.watts_per_vcpu)
             return cost.standing + cost.running * share
 
         cheapest = min(design.machines, key=price)
-        most[cheapest] += round(layer.width)
-        for p in layer.periods:
-            running[cheapest][p] += round(layer.width)
+        most[cheapest] += round(high - low)
+        for p in periods:
+            running[cheapest][p] += round(high - low)
     return tuple(
         Bought(tier.machines[j], most[j] if committed(tier.machines[j]) else 0, tuple(running[j]))
         for j in design.machines

@@ -12,15 +12,15 @@ r"""The mixed integer program of a schedule (Pyomo, HiGHS). All sums are over th
                 sum_j x_tgjp >= sum_(d in g) max(n_t + e_d, m_t) y_td   no fewer than allowed
                 sum_g x_tgjp <= R_tj                                 committed ones are bought
                 s_tgjp >= x_tgjp - x_tgj(p-1)                        starts; the day is a ring
-                x_tgjp >= sum_(k < K) s_tgj(p-k)                     a started one runs K periods
+                x_tgjp >= sum_(k < K) s_tgj(p-k)                     each start runs K periods
                 sum w_qj x_tgjp + w_qj s_tgj(p+1) [L > 0] <= Q_q     quotas, in each period
                 sum U_td y_td <= 1 - A                               tiers: a union bound
                 sum_t sum_(d in B_t) y_td <= T - 1                   latency cuts
                 measure <= cap                                       points of a front
 
-A group has the designs of one tier that are made of the same machines, so no condition with a large
-constant is needed: the machines of a design are zero as soon as its y is. If the cost of each
-design is exact alone (`schedule.exact`), only y is left, and c_d y_td is the objective.
+A group has the designs of one tier that use the same machines. So no condition with a large
+constant is needed: the machines of a design are zero as soon as its y is zero. If the cost of each
+design alone is exact (`schedule.is_exact`), only y is left, and c_d y_td is the objective.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from optimizer.plan.solve.schedule import (
     HourlyProblem,
     Measure,
     Schedule,
+    cheapest_machines,
     committed,
-    exact,
+    is_exact,
     least_cost,
-    screened,
 )
 
 Caps = Mapping[Measure, float]  # at most so much of it
-Cut = tuple[tuple[int, ...], ...]  # per tier, numbers of designs of which not all may be taken
+Cut = tuple[tuple[int, ...], ...]  # designs per tier: not all tiers may follow one of theirs
 
 
 @dataclass(frozen=True)
-class Proposed:
+class Proposal:
     """An answer of HiGHS: None where there is none (yet); nothing costs less than `bound`."""
 
     schedule: Schedule | None
@@ -70,12 +70,12 @@ class ScheduleModel:
     ) -> None:
         self._problem, self._pools, self._measure = problem, pools, measure
         self._caps = dict(caps or {})
-        self._alone = _alone(problem, pools, self._caps)
+        self._separable = _is_separable(problem, pools, self._caps)
         self._solver = Highs()
-        self.model = self._built()
+        self.model = self._build()
 
     def hand_over(self) -> None:
-        """Give the program to HiGHS, which `solve` does by itself."""
+        """Give the program to HiGHS; `solve` does so by itself."""
         self._solver.hand_over(self.model)
 
     def cut(self, cut: Cut) -> None:
@@ -83,26 +83,26 @@ class ScheduleModel:
         taken = sum(self.model.follow[t, d] for t, tier in enumerate(cut) for d in tier)
         self.model.latency_cuts.add(taken <= len(cut) - 1)
 
-    def solve(self, limit_s: float) -> Proposed:
+    def solve(self, limit_s: float) -> Proposal:
         """Return the best schedule within the time, and the proved bound.
 
-        HiGHS's presolve calls some programs infeasible whose row is met with equality: what it
-        finds infeasible is asked again without.
+        The presolve of HiGHS calls some programs infeasible that meet a row with equality. So a
+        program that it finds infeasible is solved again without presolve.
         """
         deadline = Deadline(limit_s)
-        if not self._alone:
-            found = self._solved(deadline.left_s(), "on")
-            if found.schedule is not None or not found.proved:
-                return found
-        return self._solved(deadline.left_s(), "off")
+        if not self._separable:
+            proposed = self._solve_with(deadline.left_s(), "on")
+            if proposed.schedule is not None or not proposed.proved:
+                return proposed
+        return self._solve_with(deadline.left_s(), "off")
 
-    def _solved(self, limit_s: float, presolve: str) -> Proposed:
+    def _solve_with(self, limit_s: float, presolve: str) -> Proposal:
         gap = CENT if self._measure == USD else 0.0
-        found = self._solver.answer(self.model, limit_s, presolve=presolve, abs_gap=gap)
-        schedule = None if found.values is None else self._read(found.values)
-        return Proposed(schedule, found.bound, found.proved)
+        answer = self._solver.answer(self.model, limit_s, presolve=presolve, abs_gap=gap)
+        schedule = None if answer.values is None else self._read(answer.values)
+        return Proposal(schedule, answer.bound, answer.proved)
 
-    def _built(self) -> Any:
+    def _build(self) -> Any:
         pyo = pyomo_environ()
         model = pyo.ConcreteModel(doc="the cheapest schedule that keeps the limits")
         pairs = [(t, d) for t, pool in enumerate(self._pools) for d in range(len(pool))]
@@ -110,9 +110,9 @@ class ScheduleModel:
         model.designs = pyo.Set(initialize=pairs, dimen=2, doc="(t, d)")
         model.follow = pyo.Var(model.designs, domain=pyo.Binary, doc="y: the tier follows it")
         model.latency_cuts = pyo.ConstraintList(doc="designs that are too slow together")
-        _one_design(pyo, model, self._pools)
-        _availability(pyo, model, self._pools, self._problem)
-        if self._alone:
+        _add_one_design(pyo, model, self._pools)
+        _add_availability(pyo, model, self._pools, self._problem)
+        if self._separable:
             costs = {
                 (t, d): least_cost(self._problem, self._pools[t][d], self._measure)
                 for t, d in pairs
@@ -122,18 +122,18 @@ class ScheduleModel:
                 doc="each design at its own exact cost",
             )
             return model
-        self._groups = _groups(self._pools)
-        _machines(pyo, model, self._problem, self._groups)
-        _carried(pyo, model, self._problem, self._pools, self._groups)
-        _committed(pyo, model)
+        self._groups = _group_designs(self._pools)
+        _add_machines(pyo, model, self._problem, self._groups)
+        _add_loads(pyo, model, self._problem, self._pools, self._groups)
+        _add_commitments(pyo, model)
         if self._problem.starting_h > 0 or self._problem.run_h_min > 1:
-            _starts(pyo, model, self._problem)
-        _quotas(pyo, model, self._problem)
+            _add_starts(pyo, model, self._problem)
+        _add_quotas(pyo, model, self._problem)
         model.caps = pyo.ConstraintList(doc="points of a front")
         for measure, most in self._caps.items():
-            model.caps.add(_total(model, self._problem, measure) <= most)
+            model.caps.add(_build_total(model, self._problem, measure) <= most)
         model.cost = pyo.Objective(
-            expr=_total(model, self._problem, self._measure), doc="what is least"
+            expr=_build_total(model, self._problem, self._measure), doc="what is least"
         )
         return model
 
@@ -143,63 +143,70 @@ class ScheduleModel:
         for t, pool in enumerate(self._pools):
             on = [d for d in range(len(pool)) if values[model.follow[t, d]] > 0.5]
             chosen.append(pool[on[0]])
-        if self._alone:
+        if self._separable:
             return Schedule(
-                tuple(chosen), tuple(screened(problem, one, self._measure) for one in chosen)
+                tuple(chosen),
+                tuple(cheapest_machines(problem, design, self._measure) for design in chosen),
             )
         bought = []
         for t, tier in enumerate(problem.tiers):
             machines = []
-            for j in sorted({j for (own, _), g in self._groups.items() if own == t for j in g[0]}):
+            for j in sorted(
+                {j for (owner, _), g in self._groups.items() if owner == t for j in g[0]}
+            ):
                 running = tuple(
                     sum(
                         round(values[model.run[t, g, j, p]])
-                        for (own, g), (rows, _) in self._groups.items()
-                        if own == t and j in rows
+                        for (owner, g), (rows, _) in self._groups.items()
+                        if owner == t and j in rows
                     )
                     for p in range(len(problem.periods))
                 )
                 if any(running):
-                    one = tier.machines[j]
-                    machines.append(Bought(one, max(running) if committed(one) else 0, running))
+                    machine = tier.machines[j]
+                    machines.append(
+                        Bought(machine, max(running) if committed(machine) else 0, running)
+                    )
             bought.append(tuple(machines))
         return Schedule(tuple(chosen), tuple(bought))
 
 
-def _alone(problem: HourlyProblem, pools: Sequence[Sequence[Design]], caps: Caps) -> bool:
-    """True if what each design costs by itself is all that counts."""
-    return not caps and all(exact(problem, one) for pool in pools for one in pool)
+def _is_separable(problem: HourlyProblem, pools: Sequence[Sequence[Design]], caps: Caps) -> bool:
+    """True if the cost of a schedule is the sum of what each design costs by itself."""
+    return not caps and all(is_exact(problem, design) for pool in pools for design in pool)
 
 
 def counts_of(problem: HourlyProblem, pools: Sequence[Sequence[Design]], caps: Caps) -> int:
-    """Number of integer variables in the program of these designs."""
-    if _alone(problem, pools, caps):
+    """Return the number of integer variables in the program of these designs."""
+    if _is_separable(problem, pools, caps):
         return 0
-    groups = _groups(pools)
+    groups = _group_designs(pools)
     return sum(len(machines) for machines, _ in groups.values()) * len(problem.periods)
 
 
 Groups = Mapping[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]]  # machines, designs
 
 
-def _groups(pools: Sequence[Sequence[Design]]) -> Groups:
-    """Per tier and number of the group its machines and its designs."""
-    found: dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+def _group_designs(pools: Sequence[Sequence[Design]]) -> Groups:
+    """Return the machines and the designs of each group, by (tier, number of the group)."""
+    groups: dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
     for t, pool in enumerate(pools):
-        keys = list(dict.fromkeys(one.key for one in pool))
+        keys = list(dict.fromkeys(design.key for design in pool))
         for g, key in enumerate(keys):
-            found[t, g] = (key[0], tuple(d for d, one in enumerate(pool) if one.key == key))
-    return found
+            groups[t, g] = (key[0], tuple(d for d, design in enumerate(pool) if design.key == key))
+    return groups
 
 
-def _one_design(pyo: Any, model: Any, pools: Sequence[Sequence[Design]]) -> None:
-    def one(model: Any, t: int) -> Any:
+def _add_one_design(pyo: Any, model: Any, pools: Sequence[Sequence[Design]]) -> None:
+    def follows_one(model: Any, t: int) -> Any:
         return sum(model.follow[t, d] for d in range(len(pools[t]))) == 1
 
-    model.one_design = pyo.Constraint(model.tiers, rule=one, doc="a tier follows one design")
+    model.one_design = pyo.Constraint(
+        model.tiers, rule=follows_one, doc="a tier follows one design"
+    )
 
 
-def _availability(
+def _add_availability(
     pyo: Any, model: Any, pools: Sequence[Sequence[Design]], problem: HourlyProblem
 ) -> None:
     most = problem.unavailability_max
@@ -212,7 +219,7 @@ def _availability(
     )
 
 
-def _machines(pyo: Any, model: Any, problem: HourlyProblem, groups: Groups) -> None:
+def _add_machines(pyo: Any, model: Any, problem: HourlyProblem, groups: Groups) -> None:
     model.periods = pyo.Set(initialize=range(len(problem.periods)), doc="p, in their order")
     kinds = [(t, g, j) for (t, g), (rows, _) in groups.items() for j in rows]
     model.kinds = pyo.Set(initialize=kinds, dimen=3, doc="(t, g, j): a machine of a group")
@@ -226,23 +233,25 @@ def _machines(pyo: Any, model: Any, problem: HourlyProblem, groups: Groups) -> N
     )
 
 
-def _carried(
+def _add_loads(
     pyo: Any, model: Any, problem: HourlyProblem, pools: Sequence[Sequence[Design]], groups: Groups
 ) -> None:
     model.groups = pyo.Set(initialize=list(groups), dimen=2, doc="(t, g)")
 
     def carries(model: Any, t: int, g: int, p: int) -> Any:
-        rows, own = groups[t, g]
-        units = pools[t][own[0]].units
+        rows, members = groups[t, g]
+        units = pools[t][members[0]].units
         runs = sum(u * model.run[t, g, j, p] for j, u in zip(rows, units, strict=True))
-        return runs >= sum(pools[t][d].asked[p] * model.follow[t, d] for d in own)
+        return runs >= sum(pools[t][d].demand[p] * model.follow[t, d] for d in members)
 
     def enough(model: Any, t: int, g: int, p: int) -> Any:
-        rows, own = groups[t, g]
-        if pools[t][own[0]].counted:
+        rows, members = groups[t, g]
+        if pools[t][members[0]].counted:
             return pyo.Constraint.Skip
         tier, machines = problem.tiers[t], sum(model.run[t, g, j, p] for j in rows)
-        return machines >= sum(tier.at_least(pools[t][d].extra) * model.follow[t, d] for d in own)
+        return machines >= sum(
+            tier.at_least(pools[t][d].extra) * model.follow[t, d] for d in members
+        )
 
     model.carried = pyo.Constraint(
         model.groups, model.periods, rule=carries, doc="in capacities of the smallest machine"
@@ -252,7 +261,7 @@ def _carried(
     )
 
 
-def _committed(pyo: Any, model: Any) -> None:
+def _add_commitments(pyo: Any, model: Any) -> None:
     def within(model: Any, t: int, j: int, p: int) -> Any:
         runs = sum(model.run[kind, p] for kind in model.kinds if (kind[0], kind[2]) == (t, j))
         return runs <= model.standing[t, j]
@@ -262,8 +271,8 @@ def _committed(pyo: Any, model: Any) -> None:
     )
 
 
-def _starts(pyo: Any, model: Any, problem: HourlyProblem) -> None:
-    """Starts and least run times of machines that are paid by the hour."""
+def _add_starts(pyo: Any, model: Any, problem: HourlyProblem) -> None:
+    """Add the starts and least run times of machines that are paid by the hour."""
     count = len(problem.periods)
     kinds = [(t, g, j) for t, g, j in model.kinds if not committed(problem.tiers[t].machines[j])]
     model.hourly = pyo.Set(initialize=kinds, dimen=3, doc="(t, g, j): paid by the hour")
@@ -288,7 +297,7 @@ def _starts(pyo: Any, model: Any, problem: HourlyProblem) -> None:
     )
 
 
-def _quotas(pyo: Any, model: Any, problem: HourlyProblem) -> None:
+def _add_quotas(pyo: Any, model: Any, problem: HourlyProblem) -> None:
     count = len(problem.periods)
     model.quotas = pyo.Set(initialize=range(len(problem.quotas)), doc="q")
 
@@ -307,11 +316,11 @@ def _quotas(pyo: Any, model: Any, problem: HourlyProblem) -> None:
     )
 
 
-def _total(model: Any, problem: HourlyProblem, measure: Measure) -> Any:
-    """Return the measure of the whole as an expression."""
+def _build_total(model: Any, problem: HourlyProblem, measure: Measure) -> Any:
+    """Return the measure of the whole schedule as an expression."""
     terms = []
     costs = {
-        (t, j): measure.of(problem.tiers[t].machines[j], problem.watts_per_vcpu)
+        (t, j): measure.cost_of(problem.tiers[t].machines[j], problem.watts_per_vcpu)
         for t, _, j in model.kinds
     }
     for t, j in model.bought:

@@ -1,14 +1,14 @@
 """Spread of a tier's machines over domains: the best of all placements that the rules allow.
 
 A placement costs nothing, and affects only the unavailability and the rules. So each option of a
-tier gets the placement of least unavailability among all that keep the rules, and is left out if
-none does. The search over options is unchanged, and its optimum is the optimum over options and
-placements.
+tier gets the placement of least unavailability among all that keep the rules, and is left out if no
+placement does. The search over options is unchanged, and its optimum is the optimum over options
+and placements.
 
-`survive` asks for `needed` machines, standbys included, outside of any one domain. The limits on
-utilisation, collision and latency are kept by `needed` machines, so they are kept without that
-domain, in all tiers at once. Nothing cheaper is missed: a fleet whose n machines keep the limits,
-and c of them still do, is an option with c needed ones and n - c extra ones, at the same cost.
+`survive` demands `needed` machines, standbys included, outside of any one domain. `needed` machines
+keep the limits on utilisation, collision and latency, so these are kept without that domain, in all
+tiers at once. Nothing cheaper is missed: if c of a fleet's n machines keep the limits, the fleet is
+also an option with c needed machines and n - c extra ones, at the same cost.
 """
 
 from __future__ import annotations
@@ -34,31 +34,34 @@ from optimizer.plan.solve.options import Covers, Limits, Redundancy
 class Rule:
     """The demand of one level of domains on each tier, its standbys included.
 
-    max_per_domain  machines of the tier in one domain, at most
-    min_domains     domains that have a machine of it, at least
-    copies_apart    never all copies of a request in one domain: with r > 1, at most r - 1 machines
     survive         with any one domain gone, as many machines as are needed are left
+    max_per_domain  machines of the tier in one domain, at most
+    min_domains     domains that have a machine of the tier, at least
+    copies_apart    never all copies of a request in one domain: with r > 1, at most r - 1 machines
     """
 
+    survive: bool = False
     max_per_domain: int | None = None
     min_domains: int | None = None
     copies_apart: bool = False
-    survive: bool = False
 
     def most(self, machines: int, replicas: int) -> int:
-        """Machines that one domain may have."""
-        found = machines if self.max_per_domain is None else min(machines, self.max_per_domain)
-        return min(found, replicas - 1) if self.copies_apart and replicas > 1 else found
+        """Return the most machines that one domain may have."""
+        limit = machines if self.max_per_domain is None else min(machines, self.max_per_domain)
+        return min(limit, replicas - 1) if self.copies_apart and replicas > 1 else limit
 
     def allowed(self, largest: Ints, used: Ints, machines: int, needed: int) -> Mask:
-        """Allowed placements: the machines of their fullest domain, the number of used domains."""
-        found: Mask = used >= (self.min_domains or 1)
-        return found & (machines - largest >= needed) if self.survive else found
+        """Return a mask of the allowed placements.
+
+        Parameters: largest, machines of the fullest domain; used, number of domains with any.
+        """
+        mask: Mask = used >= (self.min_domains or 1)
+        return mask & (machines - largest >= needed) if self.survive else mask
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A placement of a tier's machines, and what it leaves of unavailability."""
+    """A placement of a tier's machines, and the tier's unavailability with it."""
 
     placement: Placement
     unavailability: float
@@ -66,18 +69,19 @@ class Spread:
 
 @dataclass(frozen=True, eq=False)
 class _Placements:
-    """All n placements of a number of machines. `domains`: per level how many domains have 0, 1,
-    2, ... of them."""
+    """All n placements of a number of machines.
+
+    `domains`: per level, how many domains have 0, 1, 2, ... of the machines."""
 
     placements: tuple[Placement, ...]
     laws: Floats  # (n, machines + 1)
     domains: tuple[Ints, ...]  # of (n, machines + 1)
 
     def largest(self, level: int) -> Ints:
-        """Machines of the fullest domain: (n,)."""
+        """Return the machines of the fullest domain: (n,)."""
         sizes = np.arange(self.laws.shape[1])
-        found: Ints = ((self.domains[level] > 0) * sizes).max(axis=1, initial=0)
-        return found
+        fullest: Ints = ((self.domains[level] > 0) * sizes).max(axis=1, initial=0)
+        return fullest
 
 
 class Spreads:
@@ -85,9 +89,9 @@ class Spreads:
 
     def __init__(self, levels: Sequence[Level], rules: Sequence[Rule], scheme: str) -> None:
         self._levels, self._rules, self._scheme = tuple(levels), tuple(rules), scheme
-        self._placements = cache(self._all_placements)
+        self._placements = cache(self._list_placements)
 
-    def told_apart(self, replicas: int) -> int:
+    def replica_key(self, replicas: int) -> int:
         """Return a key that is equal for numbers of replicas with the same allowed placements."""
         return replicas if any(rule.copies_apart for rule in self._rules) else 1
 
@@ -96,40 +100,45 @@ class Spreads:
     ) -> Spread | None:
         """Return the most even of the placements with the least unavailability.
 
-        None if the rules allow no placement. In the cloud a pool has no place, so `extra` does not
-        count.
+        None if the rules allow no placement. In the cloud a pool has no machines of its own to
+        place, so `extra` does not count.
         """
         if mechanism == Mechanism.pf and self._scheme == Scheme.cloud:
             extra = 0
         machines = needed + extra
-        most = tuple(rule.most(machines, self.told_apart(replicas)) for rule in self._rules)
-        found = self._placements(machines, most)
-        kept = np.ones(len(found.placements), dtype=bool)
+        most = tuple(rule.most(machines, self.replica_key(replicas)) for rule in self._rules)
+        candidates = self._placements(machines, most)
+        allowed = np.ones(len(candidates.placements), dtype=bool)
         for depth, rule in enumerate(self._rules):
-            used = found.domains[depth].sum(axis=1)
-            kept &= rule.allowed(found.largest(depth), used, machines, needed)
-        if not kept.any():
+            used = candidates.domains[depth].sum(axis=1)
+            allowed &= rule.allowed(candidates.largest(depth), used, machines, needed)
+        if not allowed.any():
             return None
         short = short_by_lit(needed, extra, rates, mechanism=mechanism, scheme=self._scheme)
-        lost = found.laws @ short
+        lost = candidates.laws @ short
         if stands_in(mechanism, self._scheme):
-            for level, counts in zip(self._levels, found.domains, strict=True):
+            for level, counts in zip(self._levels, candidates.domains, strict=True):
                 lost += counts @ moving_by_size(needed, machines, rates, level)
-        least = float(lost[kept].min())
-        equal = np.flatnonzero(kept & (lost <= least * (1.0 + PROBABILITY_ROUNDING)))
-        even = int(equal[found.largest(0)[equal].argmin()])
-        return Spread(found.placements[even], min(1.0, max(float(lost[even]), U_FLOOR)))
+        least = float(lost[allowed].min())
+        equal = np.flatnonzero(allowed & (lost <= least * (1.0 + PROBABILITY_ROUNDING)))
+        most_even = int(equal[candidates.largest(0)[equal].argmin()])
+        return Spread(
+            candidates.placements[most_even], min(1.0, max(float(lost[most_even]), U_FLOOR))
+        )
 
-    def _all_placements(self, machines: int, most: tuple[int, ...]) -> _Placements:
-        found = placements(self._levels, machines, most)
-        laws = [lit_law(self._levels, one) for one in found]
+    def _list_placements(self, machines: int, most: tuple[int, ...]) -> _Placements:
+        all_placements = placements(self._levels, machines, most)
+        laws = [lit_law(self._levels, placement) for placement in all_placements]
         counts = [
-            [np.bincount(sizes_at(one, level), minlength=machines + 1) for one in found]
+            [
+                np.bincount(sizes_at(placement, level), minlength=machines + 1)
+                for placement in all_placements
+            ]
             for level in range(len(self._levels))
         ]
-        shape = (len(found), machines + 1)
+        shape = (len(all_placements), machines + 1)
         return _Placements(
-            found,
+            all_placements,
             np.array(laws).reshape(shape),
             tuple(np.array(level, dtype=np.int64).reshape(shape) for level in counts),
         )
@@ -151,15 +160,13 @@ class SpreadCovers(Covers):
         super().__init__(rates, scheme, limits, nodes_down, check, min_nodes=min_nodes)
         self._spreads = spreads
 
-    def told_apart(self, replicas: int) -> int:
-        return self._spreads.told_apart(replicas)
+    def replica_key(self, replicas: int) -> int:
+        return self._spreads.replica_key(replicas)
 
-    def _worth(
+    def _find_worthwhile(
         self, needed: int, mechanism: str, rates: FailureRates, replicas: int
     ) -> Iterator[Redundancy]:
-        """Yield all but those with more extra nodes than another, and neither more available nor
-        asked for.
-        """
+        """Yield each redundancy that is required, or better than all with fewer extra nodes."""
         most = self._limits.max_nodes - needed
         if mechanism == Mechanism.pf and self._scheme == Scheme.cloud:
             most = 0
@@ -167,11 +174,11 @@ class SpreadCovers(Covers):
         best = math.inf
         for extra in range(most + 1):
             self._check()
-            found = self._spreads.best(needed, extra, rates, mechanism, replicas)
-            if found is None:
+            spread = self._spreads.best(needed, extra, rates, mechanism, replicas)
+            if spread is None:
                 continue
-            if found.unavailability < best or extra <= spared:
-                yield Redundancy(mechanism, extra, found.unavailability)
-            best = min(best, found.unavailability)
+            if spread.unavailability < best or extra <= spared:
+                yield Redundancy(mechanism, extra, spread.unavailability)
+            best = min(best, spread.unavailability)
             if best <= U_FLOOR and extra >= spared:
                 return

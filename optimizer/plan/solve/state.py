@@ -1,11 +1,11 @@
 """Options of a tier with data: the serving machines after a loss, and the cost of writes.
 
-| state  | a machine that takes a lost one's place |
+| state  | a machine that replaces a lost one |
 |---|---|
-| none   | serves as any other does |
-| copied | gets the data from the others first; none is left to copy from: all is lost |
-| own    | has none of it, and is not counted: extra active machines only |
-| volume | mounts the lost one's data, which outlives the machine |
+| none   | serves as any other machine does |
+| copied | first gets the data from the others; if no other is left, the data is lost |
+| own    | does not have the data, and does not count: only extra active machines do |
+| volume | mounts the data of the lost machine, which outlives that machine |
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ MB_PER_GB = 1024.0
 
 @dataclass(frozen=True)
 class TierState:
-    """A tier's data. `kept` None: nobody says, and it is taken for none."""
+    """A tier's data. `kept` None: unknown, and taken for "none"."""
 
     kept: str | None = None
     data_gb: float = 0.0
-    copy_mb_per_s: float | None = None  # of a machine that joins: its card's rate, or its disk's
+    copy_mb_per_s: float | None = None  # rate of a joining machine: that of its card or its disk
     primary: bool = False  # writes go to one machine, not to all
     promote_s: float | None = None  # until another machine is primary
+    any_loss_stops_writes: bool = False  # for that time; False: the primary's alone does
 
     @property
     def spare_serves(self) -> bool:
-        """True if a cold machine that starts can take a lost one's place."""
+        """True if a cold machine that starts can replace a lost one."""
         return self.kept != "own"
 
     @property
@@ -60,8 +61,9 @@ class TierState:
         return replace(rates, failover_s=rates.failover_s + more, repair_s=repair_s)
 
     def takes_over_s(self, rates: FailureRates) -> float | None:
-        """Time until another machine takes writes [s]; None: never. A spare of a volume is primary
-        itself.
+        """Return the time until another machine takes writes [s]; None: never.
+
+        With a volume, the spare that mounts it is itself the primary.
         """
         if self.promote_s is not None:
             return self.promote_s
@@ -76,18 +78,22 @@ class TierState:
         scheme: str,
         nodes: float,
     ) -> float:
-        """Unavailability with the state's part, at most; `nodes` is that of too few nodes, and
-        `rates` are those of `rates`."""
-        return min(1.0, nodes + self.without_primary(rates) + self.without_data(
+        """Return an upper bound of the unavailability, with the part of the state.
+
+        `nodes` is the unavailability due to too few nodes; `rates` are those that the method
+        `rates` returns."""
+        active = needed + (extra if mechanism == Mechanism.ara else 0)
+        return min(1.0, nodes + self.without_primary(rates, active) + self.without_data(
             needed, mechanism, extra, rates, scheme, nodes
         ))  # fmt: skip
 
-    def without_primary(self, rates: FailureRates) -> float:
-        """Return the unavailability due to the primary; 0 without one."""
+    def without_primary(self, rates: FailureRates, active: int) -> float:
+        """Return the unavailability due to the primary of `active` machines; 0 without one."""
         if not self.primary:
             return 0.0
         takes_over_s = self.takes_over_s(rates)
-        return 1.0 if takes_over_s is None else writes_lost(rates.crash_per_year, takes_over_s)
+        losses = rates.crash_per_year * (active if self.any_loss_stops_writes else 1)
+        return 1.0 if takes_over_s is None else writes_lost(losses, takes_over_s)
 
     def without_data(
         self,
@@ -100,8 +106,8 @@ class TierState:
     ) -> float:
         """Return the unavailability due to loss of the last copy; 0 if data outlives machines.
 
-        With a pool that is repaired: all are down only after one is, so at most the crashes of a
-        machine in the time that is lost anyway.
+        With a pool that is repaired, all machines are down only after one is. So the loss is at
+        most that of one machine's crashes during the time that `nodes` counts anyway.
         """
         if not self.dies_with_its_copies:
             return 0.0
@@ -111,7 +117,7 @@ class TierState:
         if scheme == Scheme.cloud or (pool and rates.repair_s is None):
             return data_lost(machines, crashes, rates.failover_s)
         if rates.repair_s is None:
-            return 0.0  # no machine joins: who is lost stays lost, which `nodes` has
+            return 0.0  # no machine joins: a lost one stays lost, which `nodes` already counts
         if not pool:
             return data_lost(machines, crashes, rates.repair_s)
         if machines == 1:

@@ -1,17 +1,19 @@
 """A tier's options in columns: hundreds of thousands are made, compared and dropped as arrays.
 
-Made at once for an amplification level and a number of replicas, per instance type and redundancy:
+They are made together for an amplification level and a number of replicas, per instance type and
+redundancy:
 
     utilisation = lambda a r T / (n V (1 - f (1 - gamma))),  n the needed nodes   (sPARE Eq. 4, 4.2)
-                  and where its card is fuller that one's: lambda a r / n times what a copy takes it
-                  of writes 1 in place of r / n: every machine executes each
+                  or that of the network card, if it is higher: lambda a r / n times a copy's time
+                  for writes 1 in place of r / n: every machine executes each
     cost        = active nodes * price + standbys * price of a machine that is off
                   + disks of all + traffic between zones (r copies of a read, writes to all)
 
-Left out are options that another one with the same needed nodes and type, and no fewer active
-nodes, undercuts in cost and unavailability (a pool never stands for extra active nodes, on which a
-degraded tier counts), unstable ones, and levels at which not even max_nodes nodes keep the
-collision limit: no plan holds them, and lifting the collision limit does not bring them back.
+Three kinds are left out. First, options that another one with the same needed nodes and type, and
+no fewer active nodes, undercuts in cost and unavailability (a pool never replaces extra active
+nodes, because a degraded tier counts on these). Second, unstable options. Third, levels at which
+not even max_nodes nodes keep the collision limit: no plan has them, and lifting the collision limit
+does not bring them back.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ ROWS_MAX = 2_000_000  # of one tier: some 200 MB
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """One row per option; all of one length. `nodes` are the active ones."""
+    """Columns of equal length, with one row per option. `nodes` are the active ones."""
 
     usd: Floats
     unavailability: Floats
@@ -65,12 +67,11 @@ class Columns:
             return -np.log1p(-self.unavailability)
 
     def take(self, rows: Ints | Mask) -> Columns:
-        """Return the selected rows."""
         return Columns(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 class OptionTable(Sequence[Option]):
-    """Options of one tier that are made when they are looked at."""
+    """Options of one tier; each is made from its row when it is read."""
 
     def __init__(
         self,
@@ -141,23 +142,25 @@ def tier_table(
     limits: Limits,
     check: Check = unbounded,
 ) -> OptionTable:
-    """Return all options of a tier at these amplification levels, r = 1..max_replicas.
+    """Return all options of a tier at these amplification levels, r = 1..max_replicas, the tier's
+    or the limits'.
 
     `check` is called for each type, and may end it by an exception.
     """
     tables: dict[tuple[int, float, int], _CoverRows] = {}
     blocks, rows = [], 0
-    for level, r in itertools.product(levels, range(1, limits.max_replicas + 1)):
+    most = min(limits.max_replicas, demand.max_replicas or limits.max_replicas)
+    for level, r in itertools.product(levels, range(1, most + 1)):
         if r > limits.max_nodes:
             continue
         if collision_probability(limits.max_nodes, level, r) > limits.max_collision:
             continue
-        for number, one in enumerate(instances):
+        for number, machine in enumerate(instances):
             check()
-            blocks.append(_block(demand, level, r, number, one, tables, covers, limits))
+            blocks.append(_make_block(demand, level, r, number, machine, tables, covers, limits))
             rows += len(blocks[-1][0])
             if rows > ROWS_MAX:
-                raise _too_many(demand, limits)
+                raise _too_many_error(demand, limits)
     joined = [np.concatenate(column) for column in zip(*blocks, strict=True)]
     if not joined:
         joined = [np.zeros(0)] * _COLUMNS
@@ -168,7 +171,7 @@ def tier_table(
     )
 
 
-def _too_many(demand: TierDemand, limits: Limits) -> InputError:
+def _too_many_error(demand: TierDemand, limits: Limits) -> InputError:
     return InputError(
         f"tier {demand.name}",
         expected=f"at most {ROWS_MAX:,} ways to build it",
@@ -179,22 +182,22 @@ def _too_many(demand: TierDemand, limits: Limits) -> InputError:
 
 @dataclass(frozen=True, eq=False)
 class _CoverRows:
-    """Redundancies of all numbers of needed nodes, in columns."""
+    """Redundancies of one number of needed nodes, in columns."""
 
     extra: Ints
     mechanism: Ints
     unavailability: Floats
 
 
-def _cover_rows(found: Sequence[Redundancy]) -> _CoverRows:
+def _cover_rows(redundancies: Sequence[Redundancy]) -> _CoverRows:
     return _CoverRows(
-        np.array([c.extra for c in found], dtype=np.int64),
-        np.array([MECHANISMS.index(Mechanism(c.mechanism)) for c in found], dtype=np.int64),
-        np.array([c.unavailability for c in found], dtype=np.float64),
+        np.array([c.extra for c in redundancies], dtype=np.int64),
+        np.array([MECHANISMS.index(Mechanism(c.mechanism)) for c in redundancies], dtype=np.int64),
+        np.array([c.unavailability for c in redundancies], dtype=np.float64),
     )
 
 
-def _block(
+def _make_block(
     demand: TierDemand,
     level: int,
     replicas: int,
@@ -204,57 +207,58 @@ def _block(
     covers: Covers,
     limits: Limits,
 ) -> tuple[Any, ...]:
-    """Columns of one instance type at one level with one number of replicas."""
+    """Return the columns of one instance type at one level with one number of replicas."""
     per_node, written = demand.load(instance, level, replicas), demand.written(instance, level)
     if written >= 1.0:  # no number of machines carries it
         return tuple(np.zeros(0) for _ in range(_COLUMNS))
     first = max(replicas, math.floor(per_node / (1.0 - written)) + 1)
     parts = []
     for needed in range(first, limits.max_nodes + 1):
-        key = (needed, instance.interruptions_per_year, covers.told_apart(replicas))
+        key = (needed, instance.interruptions_per_year, covers.replica_key(replicas))
         if key not in tables:
             tables[key] = _cover_rows(covers.of(needed, demand.mechanisms, instance, replicas))
         parts.append(
-            _rows(instance, needed, tables[key], demand, demand.usd_traffic(level, replicas))
+            _make_rows(instance, needed, tables[key], demand, demand.usd_traffic(level, replicas))
         )
     if not parts:
         return tuple(np.zeros(0) for _ in range(_COLUMNS))
     usd, unavailability, needs, nodes, mechanism, extra = (
         np.concatenate(column) for column in zip(*parts, strict=True)
     )
-    met = np.array(
+    collision = np.array(
         [0.0] * first
         + [collision_probability(n, level, replicas) for n in range(first, limits.max_nodes + 1)]
     )
-    same = np.ones(len(usd), dtype=np.int64)
+    ones = np.ones(len(usd), dtype=np.int64)
     return (
         usd,
         unavailability,
         per_node / needs + written,
-        met[needs],
-        same * float(instance.vcpus),
-        same * written,
-        same * level,
-        same * replicas,
+        collision[needs],
+        ones * float(instance.vcpus),
+        ones * written,
+        ones * level,
+        ones * replicas,
         needs,
         nodes,
-        same * number,
+        ones * number,
         mechanism,
         extra,
     )
 
 
-def _rows(
+def _make_rows(
     instance: Instance,
     needed: int,
     cover: _CoverRows,
     demand: TierDemand,
     traffic_usd: tuple[float, float],
 ) -> tuple[Any, ...]:
-    """Rows of one type and number of needed nodes that none with as many active nodes undercuts,
-    with at least `min_nodes` active ones.
+    """Return the rows of one type and number of needed nodes, with at least `min_nodes` active.
 
-    Parameters: traffic_usd a month, whatever the machines, and per active one.
+    Rows that one with as many active nodes undercuts are left out.
+
+    Parameters: traffic_usd a month: fixed, and per active machine.
     """
     pool, fixed, per_node = cover.mechanism == MECHANISMS.index(Mechanism.pf), *traffic_usd
     each = np.where(pool, usd_when_off(instance), instance.usd_per_month + per_node)
@@ -263,33 +267,33 @@ def _rows(
     order = np.lexsort((cover.mechanism, cover.unavailability, usd))
     best = np.minimum.accumulate(cover.unavailability[order])
     better = np.concatenate(([True], cover.unavailability[order][1:] < best[:-1]))
-    kept = order[better | ~pool[order]]
-    kept = kept[needed + np.where(pool[kept], 0, cover.extra[kept]) >= demand.min_nodes]
-    extra, mechanism = cover.extra[kept], cover.mechanism[kept]
+    rows = order[better | ~pool[order]]
+    rows = rows[needed + np.where(pool[rows], 0, cover.extra[rows]) >= demand.min_nodes]
+    extra, mechanism = cover.extra[rows], cover.mechanism[rows]
     return (
-        usd[kept],
-        cover.unavailability[kept],
-        np.full(len(kept), needed),
-        needed + np.where(pool[kept], 0, extra),
+        usd[rows],
+        cover.unavailability[rows],
+        np.full(len(rows), needed),
+        needed + np.where(pool[rows], 0, extra),
         mechanism,
         extra,
     )
 
 
-def undominated(table: Floats, check: Check = unbounded) -> Ints:
-    """Rows that no other row matches or undercuts in every column, in ascending order.
+def find_undominated(table: Floats, check: Check = unbounded) -> Ints:
+    """Return the rows that no other row matches or undercuts in every column, in ascending order.
 
-    `check` is called at each step, and may end it by an exception.
+    `check` is called at each step, and may end the search by an exception.
 
-    The row with the least sum of ranks is undercut by none that is left: it is kept, and takes with
-    it all that it undercuts. Of equal rows the first is kept.
+    No remaining row undercuts the row with the least sum of ranks: that row is kept, and all rows
+    that it undercuts are removed. Of equal rows the first is kept.
     """
     ranks = np.stack([np.unique(c, return_inverse=True)[1].reshape(-1) for c in table.T], axis=1)
     order = np.argsort(ranks.sum(axis=1), kind="stable")
-    left, rows, kept = ranks[order], order, []
+    left, rows, undominated_rows = ranks[order], order, []
     while len(rows):
         check()
-        kept.append(int(rows[0]))
+        undominated_rows.append(int(rows[0]))
         beaten = np.all(left[0] <= left, axis=1)
         left, rows = left[~beaten], rows[~beaten]
-    return np.sort(np.array(kept, dtype=np.int64))
+    return np.sort(np.array(undominated_rows, dtype=np.int64))

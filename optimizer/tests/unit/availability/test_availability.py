@@ -21,7 +21,6 @@ from scipy.linalg import expm
 from core.errors import InputError
 from core.units import YEAR_S
 from optimizer.availability import (
-    HORIZON_S,
     FailureRates,
     Level,
     active_route_anywhere,
@@ -34,11 +33,10 @@ from optimizer.availability import (
     passive_failover_by_pool,
     placements,
     sizes_at,
-    steady_state,
     writes_lost,
 )
 from optimizer.availability.placement import PLACEMENTS_MAX, Placement
-from optimizer.tests.command_line import output_of
+from optimizer.tests.command_line import json_of, output_of
 from optimizer.tests.domains_by_hand import (
     domains_of,
     exact_active,
@@ -58,9 +56,9 @@ PCRAFT: dict[str, Any] = json.loads(_PUBLISHED.read_text())
 def test_passive_failover_agrees_with_high_precision_laplace_inversion(
     needed: int, pool: int, expected: float
 ) -> None:
-    found = passive_failover(needed, pool, FailureRates())
-    assert abs(found.availability - expected) <= found.error_bound + 1e-15
-    assert found.error_bound < 1e-9
+    prediction = passive_failover(needed, pool, FailureRates())
+    assert abs(prediction.availability - expected) <= prediction.error_bound + 1e-15
+    assert prediction.error_bound < 1e-9
 
 
 @examples(25)
@@ -86,27 +84,8 @@ def test_an_extra_active_node_is_never_worse(needed: int, crash: float, scheme: 
 
 
 def test_without_repair_one_node_is_up_for_the_mean_of_its_life() -> None:
-    found = active_route_anywhere(1, 0, FailureRates(2.0), scheme="on-prem")
-    assert found.availability == pytest.approx((1 - math.exp(-2)) / 2, abs=1e-12)
-
-
-@pytest.mark.parametrize("case", [("ara", "cloud", 1), ("pf", "cloud", 0), ("pf", "on-prem", 2)])
-def test_a_long_horizon_reaches_the_steady_state(case: tuple[str, str, int]) -> None:
-    mechanism, scheme, extra = case
-    rates = FailureRates(20.0, 3_600.0, 36_000.0)
-    limit = steady_state(5, extra, rates, mechanism=mechanism, scheme=scheme)
-    horizon_s = 200 * HORIZON_S
-    if mechanism == "ara":
-        found = active_route_anywhere(5, extra, rates, scheme=scheme, horizon_s=horizon_s)
-    else:
-        pool = None if scheme == "cloud" else extra
-        found = passive_failover(5, pool, rates, scheme=scheme, horizon_s=horizon_s)
-    assert limit is not None
-    assert found.availability == pytest.approx(limit, abs=1e-6)
-
-
-def test_there_is_no_steady_state_where_nodes_only_die() -> None:
-    assert steady_state(3, 2, FailureRates(), mechanism="pf", scheme="on-prem") is None
+    prediction = active_route_anywhere(1, 0, FailureRates(2.0), scheme="on-prem")
+    assert prediction.availability == pytest.approx((1 - math.exp(-2)) / 2, abs=1e-12)
 
 
 def test_the_least_size_is_certified_by_one_fewer_failing() -> None:
@@ -115,14 +94,8 @@ def test_the_least_size_is_certified_by_one_fewer_failing() -> None:
     assert sizing.reached is not None
     assert sizing.one_fewer is not None
     assert sizing.one_fewer.availability < 0.99 <= sizing.reached.availability
-    again = passive_failover(100, sizing.extra - 1, FailureRates())
-    assert again.availability == pytest.approx(sizing.one_fewer.availability, abs=1e-10)
-
-
-def test_a_target_that_failover_alone_spends_is_infeasible_at_any_size() -> None:
-    sizing = least_pool(10, 0.999, FailureRates(2.0, 1800.0))
-    assert sizing.extra is None
-    assert "infeasible at any size: fail-over alone costs 10 h against 8.76 h" in sizing.reason
+    smaller = passive_failover(100, sizing.extra - 1, FailureRates())
+    assert smaller.availability == pytest.approx(sizing.one_fewer.availability, abs=1e-10)
 
 
 def test_a_bounded_search_says_that_its_bound_is_too_low() -> None:
@@ -147,20 +120,6 @@ def test_a_target_that_is_hardly_missed_is_seen_to_be_missed() -> None:
         assert float(hours[1]) > float(hours[2])
 
 
-@pytest.mark.parametrize(
-    ("values", "field"),
-    [((-1.0, 15.0), "crash_per_year"), ((1.0, 0.0), "failover_s"), ((math.nan, 1.0), "crash")],
-)
-def test_rates_must_be_positive(values: tuple[float, float], field: str) -> None:
-    with pytest.raises(InputError, match=field):
-        FailureRates(*values)
-
-
-def test_a_target_of_one_is_refused() -> None:
-    with pytest.raises(InputError, match="target"):
-        least_pool(10, 1.0, FailureRates())
-
-
 def test_a_finite_pool_in_the_cloud_is_refused() -> None:
     with pytest.raises(InputError, match="unlimited"):
         passive_failover(10, 3, FailureRates(), scheme="cloud")
@@ -174,19 +133,19 @@ def share_of_year(
 ) -> float:
     """The expected share of a year in states that count, by the exponential of the whole chain."""
     states = sorted({state for a, b, _ in moves for state in (a, b)})
-    at = {state: number for number, state in enumerate(states)}
+    index = {state: number for number, state in enumerate(states)}
     size = len(states)
     matrix = np.zeros((size + 1, size + 1))
     for a, b, rate in moves:
-        matrix[at[a], at[b]] += rate
-        matrix[at[a], at[a]] -= rate
+        matrix[index[a], index[b]] += rate
+        matrix[index[a], index[a]] -= rate
     for state in states:
-        matrix[at[state], size] = float(counts(state))
-    return float(expm(matrix)[at[start], size])
+        matrix[index[state], size] = float(counts(state))
+    return float(expm(matrix)[index[start], size])
 
 
 def with_primary(nodes: int, crash: float, joins: float, promotes: float) -> Iterator[Move]:
-    """(machines down, 1 while one is primary): any machine crashes, one joins at a time."""
+    """Yield the moves of the state (machines down, 1 while one is primary); one joins at a time."""
     for down in range(nodes + 1):
         up = nodes - down
         for primary in (0, 1):
@@ -220,7 +179,7 @@ def test_too_few_nodes_and_no_primary_together_bound_the_chain_of_both(
 
 def test_no_node_count_makes_up_for_a_primary_that_is_replaced_slowly() -> None:
     crash, promotes_s, per_year = 4.0, 600.0, YEAR_S / 60.0
-    found = [
+    shares = [
         share_of_year(
             list(with_primary(nodes, crash, per_year, YEAR_S / promotes_s)),
             (0, 1),
@@ -228,15 +187,15 @@ def test_no_node_count_makes_up_for_a_primary_that_is_replaced_slowly() -> None:
         )
         for nodes in (2, 4, 8)
     ]
-    lone = share_of_year(
+    lone_share = share_of_year(
         list(with_primary(8, crash, per_year, YEAR_S / promotes_s)), (0, 1), lambda s: not s[1]
     )
-    assert lone == pytest.approx(writes_lost(crash, promotes_s), rel=2e-3)
-    assert found == sorted(found)
+    assert lone_share == pytest.approx(writes_lost(crash, promotes_s), rel=2e-3)
+    assert shares == sorted(shares)
 
 
 def copies(nodes: int, crash: float, joins: float) -> Iterator[Move]:
-    """Machines down; from none up there is no way back."""
+    """Yield the moves of the number of machines down; with no machine up, none joins again."""
     for down in range(nodes):
         yield (down,), (down + 1,), crash * (nodes - down)
         if down:
@@ -256,9 +215,9 @@ def test_data_lost_bounds_the_chain_that_never_comes_back(nodes: int, joins_h: f
 
 
 def test_each_copy_takes_three_orders_off() -> None:
-    lost = [data_lost(nodes, 1.0, 3600.0) for nodes in range(1, 6)]
-    assert lost[0] == pytest.approx(0.5)
-    assert all(b < 1e-3 * a for a, b in itertools.pairwise(lost))
+    losses = [data_lost(nodes, 1.0, 3600.0) for nodes in range(1, 6)]
+    assert losses[0] == pytest.approx(0.5)
+    assert all(b < 1e-3 * a for a, b in itertools.pairwise(losses))
 
 
 @pytest.mark.parametrize(("lost", "takes_s"), [(0.0, 1.0), (1.0, -1.0)])
@@ -279,13 +238,13 @@ HOSTS = Level("host", 2, 9.0, 90_000.0)
 
 
 def _canonical(levels: Sequence[Level], leaves: Sequence[int]) -> Placement:
-    """The placement of so many machines on every last domain, numbered as a tree."""
+    """Return the placement, as a sorted tree, of `leaves[i]` machines on the i-th last domain."""
     if len(levels) == 1:
         return tuple(sorted((n for n in leaves if n), reverse=True))
     inside = len(leaves) // levels[0].count
     parts = [leaves[i : i + inside] for i in range(0, len(leaves), inside)]
-    found = [_canonical(levels[1:], part) for part in parts]
-    return tuple(sorted((p for p in found if p), key=repr))
+    children = [_canonical(levels[1:], part) for part in parts]
+    return tuple(sorted((p for p in children if p), key=repr))
 
 
 @pytest.mark.parametrize("levels", [(ZONES,), (TWO, HOSTS), (TWO, HOSTS, Level("slot", 2, 1, 1))])
@@ -294,7 +253,7 @@ def test_every_placement_is_there_once(levels: tuple[Level, ...], machines: int)
     leaves = 1
     for level in levels:
         leaves *= level.count
-    wanted = {
+    expected = {
         _canonical(levels, [where.count(leaf) for leaf in range(leaves)])
         for where in itertools.product(range(leaves), repeat=machines)
     }
@@ -302,19 +261,19 @@ def test_every_placement_is_there_once(levels: tuple[Level, ...], machines: int)
     def same(placement: Any) -> Any:
         if isinstance(placement, int):
             return placement
-        inner = [same(one) for one in placement]
-        numbers = all(isinstance(one, int) for one in inner)
-        return tuple(sorted(inner, reverse=True) if numbers else sorted(inner, key=repr))
+        children = [same(part) for part in placement]
+        numbers = all(isinstance(child, int) for child in children)
+        return tuple(sorted(children, reverse=True) if numbers else sorted(children, key=repr))
 
-    found = placements(levels, machines)
-    assert {same(one) for one in found} == wanted
-    assert len(found) == len(wanted)
+    listing = placements(levels, machines)
+    assert {same(placement) for placement in listing} == expected
+    assert len(listing) == len(expected)
 
 
 def test_a_cap_leaves_the_placements_that_keep_it() -> None:
-    everything = placements((ZONES, HOSTS), 5)
-    kept = [p for p in everything if sizes_at(p, 0)[0] <= 3 and sizes_at(p, 1)[0] <= 1]
-    assert sorted(placements((ZONES, HOSTS), 5, (3, 1))) == sorted(kept)
+    uncapped = placements((ZONES, HOSTS), 5)
+    expected = [p for p in uncapped if sizes_at(p, 0)[0] <= 3 and sizes_at(p, 1)[0] <= 1]
+    assert sorted(placements((ZONES, HOSTS), 5, (3, 1))) == sorted(expected)
     assert placements((ZONES, HOSTS), 7, (9, 1)) == ()
 
 
@@ -326,10 +285,10 @@ def test_too_many_placements_are_refused_and_not_sampled() -> None:
 @pytest.mark.parametrize("levels", [(ZONES,), (TWO, HOSTS)])
 def test_the_law_of_lit_machines_is_the_sum_over_all_patterns(levels: tuple[Level, ...]) -> None:
     for placement in placements(levels, 4):
-        wanted = [0.0] * 5
+        expected = [0.0] * 5
         for chance, dark in patterns(domains_of(levels, placement)):
-            wanted[4 - len(dark)] += chance
-        assert lit_law(levels, placement) == pytest.approx(wanted, rel=1e-12)
+            expected[4 - len(dark)] += chance
+        assert lit_law(levels, placement) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(("scheme", "repair_s"), [("cloud", None), ("on-prem", 400_000.0),
@@ -341,11 +300,11 @@ def test_active_machines_are_as_the_chain_of_all_domains_and_machines(
     rates = FailureRates(crash_per_year=6.0, failover_s=20_000.0, repair_s=repair_s)
     for placement in placements(levels, 3):
         for needed in (1, 2, 3):
-            found = spread_unavailability(
+            unavailability = spread_unavailability(
                 needed, 3 - needed, rates, levels, placement, mechanism="ara", scheme=scheme
             )
             exact = exact_active(needed, 3, rates, levels, placement, scheme)
-            assert found == pytest.approx(exact, rel=1e-7), (placement, needed)
+            assert unavailability == pytest.approx(exact, rel=1e-7), (placement, needed)
 
 
 @examples(25)
@@ -358,23 +317,26 @@ def test_domains_take_something_and_never_more_than_all_that_they_hold(
         extra = 0
     rates = FailureRates(crash_per_year=crashes, repair_s=90_000.0)
     level = Level("zone", 2, failures, 20_000.0)
-    alone = availability(needed, extra, rates, mechanism=mechanism, scheme=scheme)
+    no_domains = availability(needed, extra, rates, mechanism=mechanism, scheme=scheme)
     for placement in placements((level,), needed + extra):
-        found = spread_unavailability(
+        unavailability = spread_unavailability(
             needed, extra, rates, (level,), placement, mechanism=mechanism, scheme=scheme
         )
-        assert found >= alone.unavailability * (1 - level.dark) ** 2 - alone.error_bound
-        assert found <= alone.unavailability_most + 2 * level.dark + 1e-4
+        assert (
+            unavailability
+            >= no_domains.unavailability * (1 - level.dark) ** 2 - no_domains.error_bound
+        )
+        assert unavailability <= no_domains.unavailability_most + 2 * level.dark + 1e-4
 
 
 def test_domains_that_hardly_fail_leave_the_models_as_they_are() -> None:
     rates, level = FailureRates(repair_s=90_000.0), Level("zone", 2, 1e-9, 1.0)
     for mechanism, scheme in (("ara", "cloud"), ("ara", "on-prem"), ("pf", "on-prem")):
-        alone = availability(2, 1, rates, mechanism=mechanism, scheme=scheme)
-        found = spread_unavailability(
+        no_domains = availability(2, 1, rates, mechanism=mechanism, scheme=scheme)
+        unavailability = spread_unavailability(
             2, 1, rates, (level,), (2, 1), mechanism=mechanism, scheme=scheme
         )
-        assert found == pytest.approx(alone.unavailability, rel=1e-5, abs=2e-12)
+        assert unavailability == pytest.approx(no_domains.unavailability, rel=1e-5, abs=2e-12)
 
 
 def test_three_and_one_outlast_what_two_and_two_do_not() -> None:
@@ -398,11 +360,11 @@ def test_a_pool_is_no_worse_than_is_said_and_not_much_better(
     shares = simulated_pool(needed, pool, rates, levels, placement, random.Random(seed), 150)
     mean = statistics.fmean(shares)
     error = statistics.stdev(shares) / len(shares) ** 0.5
-    found = spread_unavailability(
+    unavailability = spread_unavailability(
         needed, pool, rates, levels, placement, mechanism="pf", scheme="on-prem"
     )
-    assert mean - 4.5 * error <= found
-    assert found <= 2.0 * (mean + 4.5 * error)
+    assert mean - 4.5 * error <= unavailability
+    assert unavailability <= 2.0 * (mean + 4.5 * error)
 
 
 def test_limping_machines_in_domains_are_refused() -> None:
@@ -417,9 +379,8 @@ CLOUD_PF = ["--mechanism", "pf", "--scheme", "cloud", "--nodes", "3", "--crash-p
 ARA = ["--mechanism", "ara", "--nodes", "10", "--extra", "1", "--crash-per-year", "1", "--scheme"]
 
 
-def _json(*arguments: str, code: int = 0) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(output_of("availability", *arguments, "--json", code=code))
-    return body
+def _json(*arguments: str, code: int = 0) -> Any:
+    return json_of("availability", *arguments, code=code)
 
 
 def test_a_fleet_has_its_availability_error_states_and_time() -> None:
@@ -441,7 +402,7 @@ def test_a_target_is_answered_by_the_least_size_and_the_one_below() -> None:
 def test_a_target_out_of_reach_has_no_size_and_says_why() -> None:
     body = _json(*PF[:-1], "2", "--failover-s", "1800", "--target", "0.999", code=1)
     assert body["extra"] is None
-    assert "fail-over alone costs 10 h" in body["reason"]
+    assert "infeasible at any size: fail-over alone costs 10 h against 8.76 h" in body["reason"]
 
 
 def test_where_no_size_reaches_the_target_nothing_is_said_or_drawn_of_an_empty_pool(
@@ -472,11 +433,11 @@ def test_an_empty_pool_takes_no_repaired_node_and_says_so() -> None:
 def test_observed_crashes_give_an_interval_and_a_size_at_confidence(tmp_path: Path) -> None:
     rates = tmp_path / "rates.toml"
     rates.write_text("[rates]\ncrash_per_year = { count = 3, node_years = 2.1 }\nrepair_s = 9e4\n")
-    given = [*PF[:-2], "--rates", str(rates), "--confidence", "0.9"]
-    found = _json(*given, "--extra", "2")["interval"]
-    assert found["low"] < found["median"] < found["high"]
-    sized = _json(*given, "--target", "0.999")
-    assert sized["at_confidence"]["extra"] >= sized["extra"]
+    words = [*PF[:-2], "--rates", str(rates), "--confidence", "0.9"]
+    interval = _json(*words, "--extra", "2")["interval"]
+    assert interval["low"] < interval["median"] < interval["high"]
+    sizing = _json(*words, "--target", "0.999")
+    assert sizing["at_confidence"]["extra"] >= sizing["extra"]
 
 
 def test_the_time_course_is_printed_and_drawn(tmp_path: Path) -> None:
@@ -510,6 +471,8 @@ def test_the_time_course_is_printed_and_drawn(tmp_path: Path) -> None:
         ([*ARA, "cloud", "--limp-recovery-s", "5"], "--limp-recovery-s"),
         ([*ARA, "cloud", "--confidence", "0.9"], "--confidence"),
         ([*ARA, "cloud", "--seed", "2"], "--seed"),
+        ([*ARA, "cloud", "--course", "1000000000"], "--course"),
+        ([*ARA, "cloud", "--figure", "here"], "--figure"),
         ([*CLOUD_PF, "--extra", "2"], "--extra"),
         ([*PF, "--target", "0.9999999999999"], "--target"),
     ],

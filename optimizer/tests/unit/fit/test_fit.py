@@ -52,17 +52,13 @@ def test_processing_times_leave_the_neighbours_cpu_out(service: ServiceFit, trut
     assert 0 < web.processing_s.spread < 0.1 * truth.web_s
 
 
-def test_what_a_copy_takes_of_a_card_is_of_the_fuller_direction(
-    run_dir: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "with-cards"
-    shutil.copytree(run_dir, folder)
-    hosts = pl.read_parquet(folder / "hosts.parquet")
+def test_what_a_copy_takes_of_a_card_is_of_the_fuller_direction(run: Path) -> None:
+    hosts = pl.read_parquet(run / "hosts.parquet")
     cores = pl.col("cpu_cores")
     hosts.with_columns(net_rx_mbps=0.1 * cores, net_tx_mbps=8.0 * cores).write_parquet(
-        folder / "hosts.parquet"
+        run / "hosts.parquet"
     )
-    for tier in fit(read_results(folder)).tiers:
+    for tier in fit(read_results(run)).tiers:
         assert _value(tier.card_kbit) == pytest.approx(8e3 * _value(tier.processing_s))
         assert tier.card_kbit.spread == pytest.approx(8e3 * (tier.processing_s.spread or 0.0))
 
@@ -113,21 +109,17 @@ def test_a_short_run_says_what_it_lacks(tmp_path: Path) -> None:
     assert any("processing time" in text for text in service.missing)
 
 
-def test_a_cap_that_the_manifest_does_not_say_is_read_off_the_hosts(
-    run_dir: Path, tmp_path: Path
-) -> None:
-    copy = _copy(run_dir, tmp_path)
-    manifest = json.loads((copy / "manifest.json").read_text())
-    del manifest["spec"]["fleet"]
-    (copy / "manifest.json").write_text(json.dumps(manifest))
-    service = fit(read_results(copy))
-    assert [t.spec.name for t in service.tiers] == ["web", "db"]  # by the entry's address
-    assert service.tiers[0].spec.cpus == pytest.approx(4.0)
+def test_a_tier_of_machines_that_the_specification_lacks_is_refused(run: Path) -> None:
+    manifest = json.loads((run / "manifest.json").read_text())
+    del manifest["spec"]["fleet"]["tiers"]["db"]
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError) as error:
+        read_results(run)
+    assert (error.value.place, error.value.got) == ("manifest.json: spec.fleet.tiers", "no db")
 
 
-def test_counters_that_restart_are_joined(run_dir: Path, tmp_path: Path) -> None:
-    copy = _copy(run_dir, tmp_path)
-    path = copy / "arbiters.parquet"
+def test_counters_that_restart_are_joined(run_dir: Path, run: Path) -> None:
+    path = run / "arbiters.parquet"
     counters = ["requests", "latency_us_sum", "latency_count", "received", "client_accepted"]
     table = pl.read_parquet(path).sort("tier", "server", "time_s")
     at = pl.col("time_s") >= 200.0
@@ -140,8 +132,8 @@ def test_counters_that_restart_are_joined(run_dir: Path, tmp_path: Path) -> None
         for c in counters
     )
     table.write_parquet(path)
-    whole, joined = fit(read_results(run_dir)), fit(read_results(copy))
-    for a, b in zip(whole.tiers, joined.tiers, strict=True):
+    uninterrupted, restarted = fit(read_results(run_dir)), fit(read_results(run))
+    for a, b in zip(uninterrupted.tiers, restarted.tiers, strict=True):
         assert _value(b.processing_s) == pytest.approx(_value(a.processing_s), rel=0.02)
         assert _value(b.requests_per_copy) == pytest.approx(_value(a.requests_per_copy), rel=0.02)
 
@@ -150,11 +142,10 @@ def test_counters_that_restart_are_joined(run_dir: Path, tmp_path: Path) -> None
     "name",
     ["manifest.json", "requests.parquet", "arbiters.parquet", "hosts.parquet", "events.jsonl"],
 )
-def test_a_missing_file_is_named(run_dir: Path, tmp_path: Path, name: str) -> None:
-    copy = _copy(run_dir, tmp_path)
-    (copy / name).unlink()
+def test_a_missing_file_is_named(run: Path, name: str) -> None:
+    (run / name).unlink()
     with pytest.raises(InputError, match=name):
-        read_results(copy)
+        read_results(run)
 
 
 @pytest.mark.parametrize(
@@ -171,14 +162,11 @@ def test_a_missing_file_is_named(run_dir: Path, tmp_path: Path, name: str) -> No
         b'{"time_s": 1.0, "parameters": {"recovery_s": "soon"}}\n',
     ],
 )
-def test_damaged_events_are_refused_by_their_file(
-    run_dir: Path, tmp_path: Path, damaged: bytes
-) -> None:
-    copy = _copy(run_dir, tmp_path)
-    (copy / "events.jsonl").write_bytes(damaged)
-    with pytest.raises(InputError) as refused:
-        read_results(copy)
-    assert refused.value.place.startswith(str(copy / "events.jsonl"))
+def test_damaged_events_are_refused_by_their_file(run: Path, damaged: bytes) -> None:
+    (run / "events.jsonl").write_bytes(damaged)
+    with pytest.raises(InputError) as error:
+        read_results(run)
+    assert error.value.place.startswith(str(run / "events.jsonl"))
 
 
 @examples(100)
@@ -197,25 +185,59 @@ def test_random_bytes_for_events_end_in_a_refusal_or_in_nothing(
     [("requests.parquet", "intended_s"), ("arbiters.parquet", "latency_us_sum"),
      ("hosts.parquet", "cpu_cores")],
 )  # fmt: skip
-def test_a_missing_column_is_named(run_dir: Path, tmp_path: Path, name: str, column: str) -> None:
-    copy = _copy(run_dir, tmp_path)
-    pl.read_parquet(copy / name).drop(column).write_parquet(copy / name)
+def test_a_missing_column_is_named(run: Path, name: str, column: str) -> None:
+    pl.read_parquet(run / name).drop(column).write_parquet(run / name)
     with pytest.raises(InputError, match=f"{name}: {column}"):
-        read_results(copy)
+        read_results(run)
 
 
-def test_damaged_files_are_refused_by_name(run_dir: Path, tmp_path: Path) -> None:
-    for name in ("manifest.json", "requests.parquet", "events.jsonl"):
-        copy = _copy(run_dir, tmp_path / name)
-        (copy / name).write_text("neither one nor the other\n")
-        with pytest.raises(InputError, match=name):
-            read_results(copy)
+@pytest.mark.parametrize("name", ["manifest.json", "requests.parquet", "events.jsonl"])
+def test_damaged_files_are_refused_by_name(run: Path, name: str) -> None:
+    (run / name).write_text("neither one nor the other\n")
+    with pytest.raises(InputError, match=name):
+        read_results(run)
     with pytest.raises(InputError, match="results folder"):
-        read_results(tmp_path / "nowhere")
+        read_results(run / "nowhere")
 
 
-def _copy(run_dir: Path, to: Path) -> Path:
-    return Path(shutil.copytree(run_dir, to / "copy"))
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("hosts.parquet", "cpu_cores"),
+        ("requests.parquet", "latency_ms"),
+        ("arbiters.parquet", "tokens_in_use"),
+    ],
+)
+def test_times_that_nobody_can_have_observed_are_refused_by_file_and_column(
+    run: Path, name: str, column: str
+) -> None:
+    table = pl.read_parquet(run / name)
+    absurd = (pl.col(column).cast(pl.Float64) + 1.0) * 1e18
+    table.with_columns(absurd.alias(column)).write_parquet(run / name)
+    with pytest.raises(InputError) as error:
+        fit(read_results(run))
+    assert error.value.place == f"{name}: {column}"
+
+
+def test_a_recovery_that_nobody_can_have_observed_is_refused_by_its_key(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    folder = _with_failovers(run_dir, tmp_path / "run", {})
+    events = folder / "events.jsonl"
+    absurd = _line("failover", "cloud", recovery_s=1e15)
+    events.write_text(f"{events.read_text()}{json.dumps(absurd)}\n")
+    with pytest.raises(InputError) as error:
+        fit(read_results(folder))
+    assert error.value.place == "events.jsonl: recovery_s"
+
+
+def test_a_rate_of_the_run_that_cannot_be_is_refused_by_its_key_of_the_manifest(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    run = _with_failovers(run_dir, tmp_path / "run", {"repair_s": 1e15})
+    with pytest.raises(InputError) as error:
+        plan_from_results(run, {"availability": 0.999})
+    assert error.value.place == "manifest.json: spec.rates.repair_s"
 
 
 RECOVERIES_S, REPAIRS_S = [4.0, 5.0, 9.0], [60.0, 80.0, 70.0, 90.0]
@@ -241,7 +263,7 @@ def _with_failovers(run_dir: Path, folder: Path, rates: dict[str, float]) -> Pat
 
 
 def test_recoveries_and_repairs_are_told_apart() -> None:
-    found = failovers([
+    samples = failovers([
         _line("failover", "pf", recovery_s=2.0, total_s=9.0),
         _line("failover", "cloud", recovery_s=3.0, total_s=3.0),
         _line("failover", "ara", recovery_s=30.0, total_s=31.0),
@@ -250,9 +272,9 @@ def test_recoveries_and_repairs_are_told_apart() -> None:
         _line("failover", "standby_pool_empty"),
         _line("failover", "pf", "error"),
     ])  # fmt: skip
-    assert found == Failovers((2.0, 3.0), (30.0, 20.0))
-    assert found.rates() == {}, "three samples are the least"
-    assert "2 seen, 3 needed" in found.thin()[0]
+    assert samples == Failovers((2.0, 3.0), (30.0, 20.0))
+    assert samples.rates() == {}, "three samples are the least"
+    assert "2 seen, 3 needed" in samples.thin()[0]
 
 
 def test_what_a_run_measured_becomes_the_plans_rates(run_dir: Path, tmp_path: Path) -> None:
@@ -270,6 +292,6 @@ def test_what_a_run_measured_becomes_the_plans_rates(run_dir: Path, tmp_path: Pa
 
 
 def test_what_a_run_states_goes_before_what_it_measured(run_dir: Path, tmp_path: Path) -> None:
-    stated = {"crash_per_year": 2.0, "failover_s": 15.0, "repair_s": 86400.0}
-    run = _with_failovers(run_dir, tmp_path / "run", stated)
-    assert dict(fit(read_results(run)).stated_rates) == stated
+    rates = {"crash_per_year": 2.0, "failover_s": 15.0, "repair_s": 86400.0}
+    run = _with_failovers(run_dir, tmp_path / "run", rates)
+    assert dict(fit(read_results(run)).stated_rates) == rates

@@ -11,12 +11,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from core.config_file import ConfigFile
 from core.errors import InputError
 from optimizer.fit import TierFit, fit, read_results
-from optimizer.plan.inputs.plan_file import checked
-from optimizer.plan.inputs.request import PlanRequest, request_from_plan_file
+from optimizer.plan.inputs.request import PlanRequest
 from optimizer.plan.planner import make_plan
+from optimizer.tests.one_tier import request_of
 from optimizer.tests.synthetic import DB
 
 SHARE, ONE = 0.2, 0.25  # writes; of the reads, those for one certain machine
@@ -37,9 +36,9 @@ def _told(run_dir: Path) -> Told:
         shutil.copytree(run_dir, folder)
         table = pl.read_parquet(folder / "arbiters.parquet")
         tier, all_ = pl.col("tier"), (pl.col("received") * of).round()
-        share = tier.replace_strict({name: one[1] for name, one in tiers.items()})
+        share = tier.replace_strict({name: pair[1] for name, pair in tiers.items()})
         table = table.with_columns(
-            protocol=tier.replace_strict({name: one[0] for name, one in tiers.items()}),
+            protocol=tier.replace_strict({name: pair[0] for name, pair in tiers.items()}),
             reads=all_ - (all_ * share).round(),
             writes=(all_ * share).round(),
         )
@@ -52,33 +51,33 @@ def _told(run_dir: Path) -> Told:
 
 
 def database(folder: Path) -> TierFit:
-    """The fitted database of a run."""
+    """Fit the run and return its database tier."""
     return fit(read_results(folder)).tiers[1]
 
 
 def asked(folder: Path, values: dict[str, Any] | None = None) -> PlanRequest:
-    """The question about a run, with more of a plan.toml than its SLO."""
-    stated = {"slo": {"availability": 0.999}, **(values or {})}
-    return request_from_plan_file(checked(ConfigFile(Path("plan.toml"), stated)), folder)
+    """Build the request about a run from an SLO and further values of a plan.toml."""
+    keys = {"slo": {"availability": 0.999}, **(values or {})}
+    return request_of(keys, folder)
 
 
 def test_the_share_is_found_with_its_count_and_spread(told: Told, tmp_path: Path) -> None:
     folder = told(tmp_path / "run", {"web": ("http", 0.1), "db": ("mysql", SHARE)})
-    found = database(folder).write_share
-    assert found.value == pytest.approx(SHARE, abs=0.01)
-    assert found.samples == database(folder).requests_per_copy.samples
-    assert found.spread is not None
-    assert found.spread < 0.01
+    share = database(folder).write_share
+    assert share.value == pytest.approx(SHARE, abs=0.01)
+    assert share.samples == database(folder).requests_per_copy.samples
+    assert share.spread is not None
+    assert share.spread < 0.01
 
 
 def test_reads_for_one_machine_bound_the_tier_as_writes_do(told: Told, tmp_path: Path) -> None:
     tiers = {"web": ("http", 0.0), "db": ("mysql", SHARE)}
     folder = told(tmp_path / "run", tiers, one=ONE)
-    found = database(folder).one_share
-    assert found.value == pytest.approx(ONE * (1.0 - SHARE), abs=0.01)
+    share = database(folder).one_share
+    assert share.value == pytest.approx(ONE * (1.0 - SHARE), abs=0.01)
     plan = make_plan(asked(folder)).plan
     body = plan.to_json_dict()["state"]["db"]
-    assert body["one_share"] == found.value
+    assert body["one_share"] == share.value
     assert any("reads for one certain machine" in text for text in plan.assumptions)
     law = asked(folder).case.tiers[1].latency
     assert law.unspread == pytest.approx(SHARE + ONE * (1.0 - SHARE), abs=0.01)
@@ -88,16 +87,16 @@ def test_reads_for_one_machine_bound_the_tier_as_writes_do(told: Told, tmp_path:
 
 def test_what_a_replica_applies_unasked_is_work_that_it_does(told: Told, tmp_path: Path) -> None:
     folder = told(tmp_path / "run", {"web": ("http", 0.0), "db": ("mysql", SHARE)})
-    found = database(folder).processing_s.value
+    processing_s = database(folder).processing_s.value
     table = pl.read_parquet(folder / "arbiters.parquet")
     # memcached's arbiter asks every machine, and so counts all that each executes.
     table.with_columns(protocol=pl.lit("memcached")).write_parquet(folder / "arbiters.parquet")
-    plain = database(folder).processing_s.value
+    memcached_s = database(folder).processing_s.value
     last = table.filter(pl.col("tier") == "db").sort("time_s").group_by("server").last()
     applied = (len(DB) - 1) * last["writes"][0] / last["requests"].sum()
-    assert found is not None
-    assert plain is not None
-    assert plain / found == pytest.approx(1.0 + applied, rel=0.03)
+    assert processing_s is not None
+    assert memcached_s is not None
+    assert memcached_s / processing_s == pytest.approx(1.0 + applied, rel=0.03)
 
 
 def test_the_plan_has_the_share_of_the_run_unless_it_is_stated(told: Told, tmp_path: Path) -> None:
@@ -128,17 +127,17 @@ def test_one_machine_executes_a_write_over_http_unless_it_is_stated(
 def test_too_few_requests_say_so_and_count_as_no_writes(told: Told, tmp_path: Path) -> None:
     tiers = {"web": ("tcp", 0.0), "db": ("mysql", SHARE)}
     folder = told(tmp_path / "run", tiers, of=4e-4)
-    found = asked(folder)
-    assert any("share of writes" in text for text in found.thin)
-    assert found.case.tiers[1].latency.write_share == 0.0
-    stated = asked(folder, {"tiers": [{"name": "db", "writes": 0.1}]})
-    assert not any("share of writes" in text and "db" in text for text in stated.thin)
+    request = asked(folder)
+    assert any("share of writes" in text for text in request.thin)
+    assert request.case.tiers[1].latency.write_share == 0.0
+    stated_request = asked(folder, {"tiers": [{"name": "db", "writes": 0.1}]})
+    assert not any("share of writes" in text and "db" in text for text in stated_request.thin)
 
 
 def test_a_run_whose_arbiters_told_nothing_has_no_share(run_dir: Path) -> None:
-    found = fit(read_results(run_dir))
-    assert [tier.write_share.value for tier in found.tiers] == [None, None]
-    assert not any("share of writes" in text for text in found.thin)
+    service = fit(read_results(run_dir))
+    assert [tier.write_share.value for tier in service.tiers] == [None, None]
+    assert not any("share of writes" in text for text in service.thin)
 
 
 def test_hours_that_a_written_tier_cannot_follow_are_refused_and_left_out(

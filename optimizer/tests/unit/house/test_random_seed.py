@@ -1,4 +1,5 @@
-"""The seed of random tests: by the commit in CI, by chance elsewhere, and told after a failure."""
+"""Random tests: the seed, by the commit in CI, by chance elsewhere, told after a failure; and the
+number of examples."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,58 +31,69 @@ def test_draws_and_fails():
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A folder that is no git checkout, with the project's conftest.py and a test that fails."""
-    shutil.copy(ROOT / "conftest.py", tmp_path)
+    for name in ("conftest.py", "random_tests.py"):
+        shutil.copy(ROOT / name, tmp_path)
     (tmp_path / "test_draws.py").write_text(DRAWS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     return tmp_path
 
 
+@pytest.fixture
+def conftest(pytestconfig: pytest.Config) -> Any:
+    """Return the suite's conftest.py, found by its path: other modules have the same name."""
+    return pytestconfig.pluginmanager.get_plugin(str(ROOT / "conftest.py"))
+
+
 def _run(project: Path, **variables: str) -> tuple[list[str], str]:
-    """The draws, and the seed that is told."""
-    plain = {k: v for k, v in os.environ.items() if k not in ("CI", "SPARECRAFT_TEST_SEED")}
-    done = subprocess.run(
+    """Run the project's tests; return their draws and the seed in the output."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("CI", "SPARECRAFT_TEST_SEED")}
+    process = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"],
-        cwd=project, env={**plain, **variables}, capture_output=True, text=True, check=False,
+        cwd=project, env={**environment, **variables}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
-    told = re.search(r"SPARECRAFT_TEST_SEED=(\d+) pytest", done.stdout)
-    assert told is not None
-    return re.findall(r"drawn (\d+)", done.stdout), told[1]
+    assert process.returncode == pytest.ExitCode.TESTS_FAILED, process.stdout + process.stderr
+    match = re.search(r"SPARECRAFT_TEST_SEED=(\d+) pytest", process.stdout)
+    assert match is not None
+    return re.findall(r"drawn (\d+)", process.stdout), match[1]
 
 
-def test_ci_draws_the_same_twice_and_chance_something_else(project: Path) -> None:
-    first, second, other = (_run(project, CI="true"), _run(project, CI="true"),
-                            _run(project, CI="true", SPARECRAFT_TEST_SEED="chance"))  # fmt: skip
-    assert first == second
-    assert other[1] != first[1]
-    assert other[0] != first[0]
+def test_each_call_draws_by_chance_ci_by_the_commit_and_a_failures_seed_repeats_it(
+    project: Path, conftest: Any
+) -> None:
+    draws, seed = _run(project)
+    assert _run(project, SPARECRAFT_TEST_SEED=seed) == (draws, seed)
+    commit_draws, commit_seed = _run(project, CI="true")
+    assert commit_seed == str(conftest.seed_from("commit", project)) != seed
+    assert commit_draws != draws
 
 
-def test_the_seed_that_a_failure_tells_repeats_it(project: Path) -> None:
-    drawn, seed = _run(project)
-    assert _run(project, SPARECRAFT_TEST_SEED=seed) == (drawn, seed)
-
-
-def test_the_seed_of_a_commit_is_its_contents(project: Path) -> None:
-    def commit(message: str) -> None:
-        who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+def test_the_seed_of_a_commit_is_its_contents(project: Path, conftest: Any) -> None:
+    def commit(message: str) -> int:
+        identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
         subprocess.run(["git", "add", "-A"], cwd=project, check=True)
-        command = ["git", *who, "commit", "-q", "--allow-empty", "-m", message]
+        command = ["git", *identity, "commit", "-q", "--allow-empty", "-m", message]
         subprocess.run(command, cwd=project, check=True)
+        return int(conftest.seed_from("commit", project))
 
+    assert conftest.seed_from("commit", project) == conftest.seed_from("commit", project)
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
-    commit("one")
-    first = _run(project, SPARECRAFT_TEST_SEED="commit")
-    commit("other words")
-    assert _run(project, SPARECRAFT_TEST_SEED="commit") == first
+    first = commit("one")
+    assert commit("other words") == first
     (project / "more.txt").write_text("more")
-    commit("more")
-    assert _run(project, SPARECRAFT_TEST_SEED="commit")[1] != first[1]
+    assert commit("more") != first
 
 
-def test_a_seed_that_is_none_is_refused(project: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=project,
-                          env={**os.environ, "SPARECRAFT_TEST_SEED": "lucky"}, capture_output=True,
-                          text=True, check=False)  # fmt: skip
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "got 'lucky'" in done.stderr
+def test_a_seed_by_chance_differs_and_one_that_is_none_is_refused(
+    project: Path, conftest: Any
+) -> None:
+    assert conftest.seed_from("chance", project) != conftest.seed_from("chance", project)
+    with pytest.raises(pytest.UsageError, match="got 'lucky'"):
+        conftest.seed_from("lucky", project)
+
+
+@pytest.mark.parametrize(("share", "count"), [("0.25", 25), ("1", 100), ("0.001", 5)])
+def test_the_share_of_examples_holds_also_where_a_test_states_no_number(
+    conftest: Any, monkeypatch: pytest.MonkeyPatch, share: str, count: int
+) -> None:
+    monkeypatch.setenv("SPARECRAFT_TEST_EXAMPLES", share)
+    assert conftest.profile().max_examples == count

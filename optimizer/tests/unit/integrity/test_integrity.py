@@ -23,7 +23,7 @@ from optimizer.integrity import (
     Recovery,
     integrity,
 )
-from optimizer.tests.command_line import output_of
+from optimizer.tests.command_line import json_of, output_of
 from random_tests import examples
 
 
@@ -66,13 +66,13 @@ def _by_60_digits(
     return [math.fsum(float(mean[0, 4 * k + s]) for k in range(levels)) for s in range(4)]
 
 
-def _assert_agrees(found: Integrity, expected: Sequence[float]) -> None:
-    shares = (found.correct, found.corrupt, found.crash, found.retry)
+def _assert_agrees(result: Integrity, expected: Sequence[float]) -> None:
+    shares = (result.correct, result.corrupt, result.crash, result.retry)
     assert math.fsum(shares) == pytest.approx(1.0, abs=1e-14)
     for share, exact in zip(shares, expected, strict=True):
-        assert abs(share - exact) <= found.error_bound + 1e-15
+        assert abs(share - exact) <= result.error_bound + 1e-15
         assert share == pytest.approx(exact, rel=1e-12)
-    assert found.error_bound < 1e-9
+    assert result.error_bound < 1e-9
 
 
 @pytest.mark.parametrize("node", NODE_TYPES)
@@ -97,25 +97,25 @@ def test_every_chain_agrees_with_60_digits(
     weights: tuple[float, ...], faults: float, recovery: Recovery, hardware: float | None,
     pool: int | None, repair_s: float | None,
 ) -> None:  # fmt: skip
-    whole = max(1.0, math.fsum(weights))
-    outcomes = FaultOutcomes(*(w / whole for w in weights[:3]))
+    total = max(1.0, math.fsum(weights))
+    outcomes = FaultOutcomes(*(w / total for w in weights[:3]))
     repair_s = repair_s if pool else None
-    found = integrity(outcomes, faults, recovery, hardware_crash_per_year=hardware, pool=pool,
-                      repair_s=repair_s)  # fmt: skip
+    result = integrity(outcomes, faults, recovery, hardware_crash_per_year=hardware, pool=pool,
+                       repair_s=repair_s)  # fmt: skip
     with mpmath.workdps(60):
         expected = _by_60_digits(outcomes, faults, recovery, hardware_per_year=hardware or 0.0,
                                  pool=pool, repair_s=repair_s)  # fmt: skip
     for share, exact in zip(
-        (found.correct, found.corrupt, found.crash, found.retry), expected, strict=True
+        (result.correct, result.corrupt, result.crash, result.retry), expected, strict=True
     ):
-        assert abs(share - exact) <= found.error_bound + 1e-15
+        assert abs(share - exact) <= result.error_bound + 1e-15
 
 
 def test_the_bound_stays_below_1e_9_for_a_pool_that_runs_dry() -> None:
-    found = integrity(NODE_TYPES["ft_ilr"], 660.0, pool=30)
-    assert found.error_bound < 1e-9
+    result = integrity(NODE_TYPES["ft_ilr"], 660.0, pool=30)
+    assert result.error_bound < 1e-9
     # 31 lives of 1 / (f crash_p) of Correct each are over long before the month is
-    assert found.correct == pytest.approx(31 / (660 * 0.75), rel=1e-9)
+    assert result.correct == pytest.approx(31 / (660 * 0.75), rel=1e-9)
 
 
 def test_a_pool_that_never_runs_out_is_the_cloud() -> None:
@@ -129,13 +129,13 @@ def test_a_pool_that_never_runs_out_is_the_cloud() -> None:
 
 
 def test_a_cut_pool_lies_between_the_smaller_one_and_the_cloud() -> None:
-    """30 nodes are cut at 8, where the pool is never that empty; 8 nodes are held whole."""
+    """A pool of 30 is cut at 8 nodes, since it is never that empty; a pool of 8 is not cut."""
     cut = integrity(NODE_TYPES["ft_ilr"], 20.0, pool=30, repair_s=1800.0)
-    whole = integrity(NODE_TYPES["ft_ilr"], 20.0, pool=8, repair_s=1800.0)
+    uncut = integrity(NODE_TYPES["ft_ilr"], 20.0, pool=8, repair_s=1800.0)
     cloud = integrity(NODE_TYPES["ft_ilr"], 20.0)
-    assert cut.states == whole.states < 4 * 31
+    assert cut.states == uncut.states < 4 * 31
     assert cut.error_bound < 1e-9
-    assert cloud.down - cut.error_bound <= cut.down <= whole.down + cut.error_bound
+    assert cloud.down - cut.error_bound <= cut.down <= uncut.down + cut.error_bound
 
 
 @examples(20)
@@ -157,27 +157,27 @@ def test_the_steady_state_is_the_closed_form() -> None:
     )
     steady = integrity(outcomes, 300.0).steady_state
     assert steady is not None
-    found = (steady.correct, steady.corrupt, steady.down)
-    assert found == pytest.approx([w / sum(weights) for w in weights], rel=1e-13)
+    shares = (steady.correct, steady.corrupt, steady.down)
+    assert shares == pytest.approx([w / sum(weights) for w in weights], rel=1e-13)
 
 
 def test_a_long_horizon_reaches_the_steady_state_of_a_repaired_pool() -> None:
-    found = integrity(
+    result = integrity(
         NODE_TYPES["ft_ilr"], 660.0, pool=3, repair_s=3 * 3600.0, horizon_s=1000 * FAULT_MONTH_S
     )
-    assert found.steady_state is not None
-    assert found.down == pytest.approx(found.steady_state.down, rel=1e-4)
-    assert found.corrupt == pytest.approx(found.steady_state.corrupt, rel=1e-4)
+    assert result.steady_state is not None
+    assert result.down == pytest.approx(result.steady_state.down, rel=1e-4)
+    assert result.corrupt == pytest.approx(result.steady_state.corrupt, rel=1e-4)
 
 
 def test_the_steady_state_of_a_pool_that_cannot_keep_up_is_set_by_its_repair() -> None:
     """Each repaired node lives 1 / (f crash_p) in Correct, so repairs per life are its share."""
-    found = integrity(
+    result = integrity(
         NODE_TYPES["ft_ilr"], 6600.0, pool=400, repair_s=10 * 3600.0, horizon_s=3600.0
     )
-    assert found.steady_state is not None
+    assert result.steady_state is not None
     life_s = FAULT_MONTH_S / (6600 * 0.75)
-    assert found.steady_state.correct == pytest.approx(life_s / 36_000, rel=1e-9)
+    assert result.steady_state.correct == pytest.approx(life_s / 36_000, rel=1e-9)
 
 
 def test_a_retry_that_aborts_adds_to_the_crashes() -> None:
@@ -188,8 +188,8 @@ def test_a_retry_that_aborts_adds_to_the_crashes() -> None:
 
 
 def test_no_fault_that_matters_leaves_the_node_correct() -> None:
-    found = integrity(FaultOutcomes(0.0, 0.0), 100.0)
-    assert (found.correct, found.corrupt, found.down) == (1.0, 0.0, 0.0)
+    result = integrity(FaultOutcomes(0.0, 0.0), 100.0)
+    assert (result.correct, result.corrupt, result.down) == (1.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -225,9 +225,8 @@ def test_recovery_times_and_shares_must_be_usable(field: str, value: float) -> N
         Recovery(**{field: value})
 
 
-def _run(*words: str) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(output_of("integrity", *words, "--json"))
-    return body
+def _run(*words: str) -> Any:
+    return json_of("integrity", *words)
 
 
 def test_the_command_prints_three_shares_and_their_bound() -> None:
@@ -280,11 +279,9 @@ def test_shares_of_a_run_that_is_not_valid_are_refused(tmp_path: Path) -> None:
 def test_measured_shares_give_what_the_same_shares_give_with_the_reach_of_the_corrupt_time(
     tmp_path: Path,
 ) -> None:
-    words = ("integrity", "--faults-per-month", "3", "--json")
-    by_run = json.loads(
-        output_of(*words, "--measured", str(_injected(tmp_path)), "--variant", "ilr")
-    )
-    by_hand = json.loads(output_of(*words, "--corrupt-p", "0.01", "--crash-p", "0.7"))
+    words = ("--faults-per-month", "3")
+    by_run = _run(*words, "--measured", str(_injected(tmp_path)), "--variant", "ilr")
+    by_hand = _run(*words, "--corrupt-p", "0.01", "--crash-p", "0.7")
     assert by_run["corrupt"] == by_hand["corrupt"]
     low, high = by_run["corrupt_interval"]
     assert low < by_run["corrupt"] < high

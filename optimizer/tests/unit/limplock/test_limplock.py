@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
 from itertools import combinations
 from typing import Any
@@ -22,21 +21,21 @@ from optimizer.limplock import (
     nodes_in_limplock,
     simulate,
 )
-from optimizer.limplock.protocol import _distinct
-from optimizer.tests.command_line import output_of
+from optimizer.limplock.protocol import _draw_distinct
+from optimizer.tests.command_line import json_of, output_of
 from random_tests import examples
 
 NAMES = ("read", "write", "node_regeneration", "cluster_regeneration", "block", "any_block")
 
 
 def _table_2(n: int, b: int, r: int) -> dict[str, Any]:
-    """The paper's expressions as they are printed; p_bl by its two sums while they are short."""
+    """Evaluate the paper's expressions as printed; p_bl by its two sums."""
     n_, b_ = mpmath.mpf(n), mpmath.mpf(b)
-    kept = (n_ - 3) / (n_ - 2)
+    spared_share = (n_ - 3) / (n_ - 2)
     p_nl = (
         1
-        - kept ** (b_ / (n_ - 1))
-        - b_ / ((n_ - 1) * (n_ - 2)) * kept ** ((b_ - n_ + 1) / (n_ - 1))
+        - spared_share ** (b_ / (n_ - 1))
+        - b_ / ((n_ - 1) * (n_ - 2)) * spared_share ** ((b_ - n_ + 1) / (n_ - 1))
     )
 
     def exactly(i: int) -> Any:
@@ -58,25 +57,27 @@ def _table_2(n: int, b: int, r: int) -> dict[str, Any]:
 def test_the_papers_expressions_agree_with_50_digits(
     nodes: int, blocks: int, requests: int
 ) -> None:
-    found = asdict(limplock(Cluster(nodes, blocks, requests)))
+    probabilities = asdict(limplock(Cluster(nodes, blocks, requests)))
     with mpmath.workdps(50):
         for name, exact in _table_2(nodes, blocks, requests).items():
-            assert found[name] == pytest.approx(float(exact), rel=1e-11, abs=1e-300), name
+            assert probabilities[name] == pytest.approx(float(exact), rel=1e-11, abs=1e-300), name
 
 
 def test_ten_thousand_nodes_agree_with_80_digits() -> None:
     n, b, r = 10_000, 1_000_000, 50_000
-    found = limplock(Cluster(n, b, r))
+    probabilities = limplock(Cluster(n, b, r))
     with mpmath.workdps(80):
-        kept = mpmath.mpf(n - 3) / (n - 2)
+        spared_share = mpmath.mpf(n - 3) / (n - 2)
         k = mpmath.mpf(b) / (n - 1)
-        p = 1 - kept**k - k / (n - 2) * kept ** (k - 1)
+        p = 1 - spared_share**k - k / (n - 2) * spared_share ** (k - 1)
         block = p * (2 + (n - 3) * p) / (n - 1)
-        assert found.read == pytest.approx(float(1 - (1 - mpmath.mpf(1) / n) ** r), rel=1e-12)
-        assert found.node_regeneration == pytest.approx(float(p), rel=1e-11)
-        assert found.block == pytest.approx(float(block), rel=1e-11)
-        assert found.any_block == pytest.approx(float(1 - (1 - block) ** b), rel=1e-11)
-    assert found.cluster_regeneration == 0.0
+        assert probabilities.read == pytest.approx(
+            float(1 - (1 - mpmath.mpf(1) / n) ** r), rel=1e-12
+        )
+        assert probabilities.node_regeneration == pytest.approx(float(p), rel=1e-11)
+        assert probabilities.block == pytest.approx(float(block), rel=1e-11)
+        assert probabilities.any_block == pytest.approx(float(1 - (1 - block) ** b), rel=1e-11)
+    assert probabilities.cluster_regeneration == 0.0
 
 
 @pytest.mark.parametrize("nodes", [4, 30, 300])
@@ -85,27 +86,31 @@ def test_the_nodes_in_limplock_are_a_law_with_the_nodes_probability_as_mean(node
     law = nodes_in_limplock(cluster)
     assert len(law) == nodes - 1
     assert law.sum() == pytest.approx(1.0, rel=1e-11)
-    found = limplock(cluster)
+    probabilities = limplock(cluster)
     mean = law @ np.arange(len(law))
-    assert mean == pytest.approx((nodes - 2) * found.node_regeneration, rel=1e-11)
-    assert law[-1] == pytest.approx(found.cluster_regeneration, rel=1e-10, abs=1e-300)
+    assert mean == pytest.approx((nodes - 2) * probabilities.node_regeneration, rel=1e-11)
+    assert law[-1] == pytest.approx(probabilities.cluster_regeneration, rel=1e-10, abs=1e-300)
 
 
 def test_a_source_with_less_than_a_block_for_each_thread_is_never_locked() -> None:
     """The printed expression is below 0 there."""
     with mpmath.workdps(50):
         assert _table_2(40, 20, 1)["node_regeneration"] < 0
-    found = limplock(Cluster(40, 20))
-    assert (found.node_regeneration, found.cluster_regeneration, found.block) == (0.0, 0.0, 0.0)
+    probabilities = limplock(Cluster(40, 20))
+    assert (
+        probabilities.node_regeneration,
+        probabilities.cluster_regeneration,
+        probabilities.block,
+    ) == (0.0, 0.0, 0.0)
 
 
 def _by_counting(cluster: Cluster, node: float) -> tuple[float, float]:
-    """P(a write touches a limping node), p_bl: every set of nodes, every set of locked ones."""
+    """Return P(a write touches a limping node) and p_bl, by counting all sets of nodes."""
     n, m = cluster.nodes, cluster.limping
     sets = list(combinations(range(n), cluster.replicas))
-    write = sum(min(one) < m for one in sets) / len(sets)
-    held = list(combinations(range(n - 1), cluster.holders))
-    locked = sum(node ** sum(holder >= m for holder in one) for one in held) / len(held)
+    write = sum(min(nodes) < m for nodes in sets) / len(sets)
+    groups = list(combinations(range(n - 1), cluster.holders))
+    locked = sum(node ** sum(holder >= m for holder in holders) for holders in groups) / len(groups)
     return write, locked
 
 
@@ -117,10 +122,10 @@ def test_more_limping_nodes_and_other_replicas_agree_with_counting(data: st.Data
     cluster = Cluster(nodes, data.draw(st.integers(1, 200)), 1, replicas,
                       threads=data.draw(st.integers(1, 4)),
                       limping=data.draw(st.integers(0, nodes - 2)))  # fmt: skip
-    found = limplock(cluster)
-    write, block = _by_counting(cluster, found.node_regeneration)
-    assert found.write == pytest.approx(write, rel=1e-12, abs=1e-15)
-    assert found.block == pytest.approx(block, rel=1e-12, abs=1e-15)
+    probabilities = limplock(cluster)
+    write, block = _by_counting(cluster, probabilities.node_regeneration)
+    assert probabilities.write == pytest.approx(write, rel=1e-12, abs=1e-15)
+    assert probabilities.block == pytest.approx(block, rel=1e-12, abs=1e-15)
 
 
 def test_whole_blocks_per_source_make_the_node_a_binomial_tail() -> None:
@@ -138,18 +143,18 @@ _CLUSTERS = st.builds(Cluster, nodes=st.integers(6, 10_000), blocks=st.integers(
 @examples(200)
 @given(_CLUSTERS)
 def test_all_are_probabilities_and_grow_with_what_is_asked(cluster: Cluster) -> None:
-    found = limplock(cluster)
-    assert all(0.0 <= value <= 1.0 for value in asdict(found).values())
-    assert found.read <= found.write * (1 + 1e-12)
-    assert found.block <= found.any_block * (1 + 1e-12)
-    for more in (replace(cluster, blocks=2 * cluster.blocks),
+    probabilities = limplock(cluster)
+    assert all(0.0 <= value <= 1.0 for value in asdict(probabilities).values())
+    assert probabilities.read <= probabilities.write * (1 + 1e-12)
+    assert probabilities.block <= probabilities.any_block * (1 + 1e-12)
+    for worse in (replace(cluster, blocks=2 * cluster.blocks),
                  replace(cluster, requests=cluster.requests + 1),
                  replace(cluster, limping=cluster.limping + 1)):  # fmt: skip
-        larger = limplock(more)
+        larger = limplock(worse)
         for name in NAMES:
-            assert getattr(larger, name) >= getattr(found, name) * (1 - 1e-9)
+            assert getattr(larger, name) >= getattr(probabilities, name) * (1 - 1e-9)
     thread = limplock(replace(cluster, threads=cluster.threads + 1))
-    assert thread.any_block <= found.any_block * (1 + 1e-9)
+    assert thread.any_block <= probabilities.any_block * (1 + 1e-9)
 
 
 @examples(40)
@@ -175,9 +180,8 @@ _ASKED = ("limplock", "--nodes", "30", "--blocks", "3200", "--requests", "100")
 _RATES = ("--limp-per-year", "0.1", "--limp-hours", "24", "--repair-hours", "0.12")
 
 
-def _json(*words: str) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(output_of(*_ASKED, *words, "--json"))
-    return body
+def _json(*words: str) -> Any:
+    return json_of(*_ASKED, *words)
 
 
 def test_the_command_prints_the_six_probabilities_and_nothing_else() -> None:
@@ -215,16 +219,16 @@ def test_rates_of_limping_add_hours_per_year_and_the_time_to_data_loss() -> None
      ((*_RATES, "--repair-hours", "nan"), "--repair-hours")],
 )  # fmt: skip
 def test_the_command_names_the_option_that_is_wrong(words: tuple[str, ...], option: str) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         output_of(*_ASKED, *words)
-    assert refused.value.place == option
+    assert error.value.place == option
 
 
 def test_the_command_names_the_option_of_crashes_that_cannot_be_followed() -> None:
     many = ("--nodes", "1200", "--replicas", "500")  # their losses are too many states
-    with pytest.raises(PlannerError) as refused:
+    with pytest.raises(PlannerError) as error:
         output_of(*_ASKED, *_RATES, *many)
-    assert refused.value.place == "--crash-per-year"
+    assert error.value.place == "--crash-per-year"
 
 
 # Each interval misses once in a thousand seeds; these seeds are fixed.
@@ -250,34 +254,34 @@ def test_the_formulas_lie_within_the_intervals_of_what_they_assume(
 ) -> None:
     """Sources with a whole number of blocks each; P_bl apart, whose blocks are not
     independent: there the sum over the locked nodes is the one that holds."""
-    found, formula = _simulated(cluster, trials, "average"), limplock(cluster)
+    estimates, formula = _simulated(cluster, trials, "average"), limplock(cluster)
     for name in DERIVED:
-        assert getattr(found, name).holds(getattr(formula, name)), (name, formula, found)
-    assert found.any_block.holds(any_block_together(cluster))
+        assert getattr(estimates, name).holds(getattr(formula, name)), (name, formula, estimates)
+    assert estimates.any_block.holds(any_block_together(cluster))
 
 
 def test_blocks_locked_together_put_the_papers_last_formula_outside() -> None:
     cluster = Cluster(101, 3200)
-    found = _simulated(cluster, 1000, "average")
-    assert limplock(cluster).any_block > found.any_block.high
+    estimates = _simulated(cluster, 1000, "average")
+    assert limplock(cluster).any_block > estimates.any_block.high
 
 
 def test_the_protocol_locks_more_nodes_and_fewer_blocks_than_the_formulas_say() -> None:
     """30 nodes, 3200 blocks: blocks that time out are sent again, so that all nodes are locked ten
     times as often; what was copied before is safe, so that fewer blocks are."""
     cluster = Cluster(30, 3200, 100)
-    found, formula = _simulated(cluster, 400, "in_turn"), limplock(cluster)
-    assert found.read.holds(formula.read)
-    assert found.write.holds(formula.write)
-    assert found.node_regeneration.low > formula.node_regeneration
-    assert found.cluster_regeneration.low > 9 * formula.cluster_regeneration
-    assert found.block.high < 0.7 * formula.block
+    estimates, formula = _simulated(cluster, 400, "in_turn"), limplock(cluster)
+    assert estimates.read.holds(formula.read)
+    assert estimates.write.holds(formula.write)
+    assert estimates.node_regeneration.low > formula.node_regeneration
+    assert estimates.cluster_regeneration.low > 9 * formula.cluster_regeneration
+    assert estimates.block.high < 0.7 * formula.block
 
 
 def test_a_hundred_nodes_lock_some_block_four_times_in_five_not_always() -> None:
     cluster = Cluster(100, 3200)
-    found = _simulated(cluster, 1000, "in_turn").any_block
-    assert 0.7 < found.low < found.high < 0.9 < any_block_together(cluster)
+    interval = _simulated(cluster, 1000, "in_turn").any_block
+    assert 0.7 < interval.low < interval.high < 0.9 < any_block_together(cluster)
     assert limplock(cluster).any_block > 0.999
 
 
@@ -290,36 +294,36 @@ def test_a_hundred_nodes_lock_some_block_four_times_in_five_not_always() -> None
     st.integers(0, 2**32),
 )  # fmt: skip
 def test_any_cluster_can_be_simulated(cluster: Cluster, order: str, seed: int) -> None:
-    found = simulate(cluster, 5, np.random.default_rng(seed), order=order)
-    for one in asdict(found).values():
-        assert 0.0 <= one["low"] <= one["value"] <= one["high"] <= 1.0
-    assert found.cluster_regeneration.value <= found.node_regeneration.value
-    assert found.block.value <= found.any_block.value
+    estimates = simulate(cluster, 5, np.random.default_rng(seed), order=order)
+    for interval in asdict(estimates).values():
+        assert 0.0 <= interval["low"] <= interval["value"] <= interval["high"] <= 1.0
+    assert estimates.cluster_regeneration.value <= estimates.node_regeneration.value
+    assert estimates.block.value <= estimates.any_block.value
     if not cluster.limping:
-        assert found.read.value == found.write.value == found.any_block.value == 0.0
+        assert estimates.read.value == estimates.write.value == estimates.any_block.value == 0.0
 
 
 def test_without_a_thread_to_spare_two_nodes_block_each_other() -> None:
     """Three nodes, two copies, one dead: a source can only send to the other, so one limping node
     locks the healthy one as soon as its threads are used, and every block that is left."""
-    found = _simulated(Cluster(3, 50, replicas=2), 50, "in_turn")
-    assert found.cluster_regeneration.value == found.any_block.value == 1.0
+    estimates = _simulated(Cluster(3, 50, replicas=2), 50, "in_turn")
+    assert estimates.cluster_regeneration.value == estimates.any_block.value == 1.0
 
 
 def test_ten_thousand_nodes_run_the_protocol() -> None:
-    found = _simulated(Cluster(10_000, 3200, 10_000), 20, "in_turn")
-    assert found.node_regeneration.value < 1e-3
-    assert found.write.holds(limplock(Cluster(10_000, 3200, 10_000)).write)
+    estimates = _simulated(Cluster(10_000, 3200, 10_000), 20, "in_turn")
+    assert estimates.node_regeneration.value < 1e-3
+    assert estimates.write.holds(limplock(Cluster(10_000, 3200, 10_000)).write)
 
 
 @examples(30)
 @given(st.integers(1, 8), st.integers(0, 2**32), st.data())
 def test_drawn_nodes_are_distinct(among: int, seed: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(0, among))
-    drawn = _distinct(np.random.default_rng(seed), among, count, (4, 3))
-    assert drawn.shape == (4, 3, count)
-    assert all(len(set(one)) == count for one in drawn.reshape(12, count))
-    assert ((drawn >= 0) & (drawn < among)).all()
+    draws = _draw_distinct(np.random.default_rng(seed), among, count, (4, 3))
+    assert draws.shape == (4, 3, count)
+    assert all(len(set(nodes)) == count for nodes in draws.reshape(12, count))
+    assert ((draws >= 0) & (draws < among)).all()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from core.errors import InputError, PlannerError
 from optimizer.limplock import Cluster, LimpRates, Year, year, year_range
-from optimizer.tests.command_line import output_of
+from optimizer.tests.command_line import json_of, output_of
 
 ASKED = ("limplock", "--nodes", "100", "--blocks", "3200")
 RATES = ("--limp-per-year", "0.1", "--limp-hours", "24", "--repair-hours", "0.12")
@@ -20,7 +20,7 @@ QUICKER = {"factor": 0.9, "at_least": False, "low": 0.8, "high": 1.2}
 
 
 def scenario(name: str, slowdown: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
-    """A scenario of F8, as result.json has it."""
+    """Return a scenario of row F8 as it stands in result.json."""
     return {"row": "F8", "part": "datanode", "scenario": name, "arm": "new", "slowdown": slowdown,
             "repeats": 3, "operation": "yes", "reason": "", **more}  # fmt: skip
 
@@ -43,9 +43,8 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _json(*words: str) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(output_of(*ASKED, *RATES, *words, "--json"))
-    return body
+def _json(*words: str) -> Any:
+    return json_of(*ASKED, *RATES, *words)
 
 
 def _of(run: Path, scenario: str, row: str = "F8") -> tuple[str, ...]:
@@ -53,19 +52,19 @@ def _of(run: Path, scenario: str, row: str = "F8") -> tuple[str, ...]:
 
 
 def test_a_measured_slowdown_gives_the_year_at_it_and_at_both_bounds(run: Path) -> None:
-    found = _json(*_of(run, "1000"))
+    body = _json(*_of(run, "1000"))
     for key, slowdown in (("per_year", 250), ("per_year_at_low", 180), ("per_year_at_high", 309)):
-        assert found[key] == _json("--slowdown", f"{slowdown}")["per_year"]
-    assert {key: found["measured"][key] for key in SLOW} == SLOW
-    assert found["measured"]["confidence"] == 0.95
-    assert found["measured"]["insufficient"] == ""
+        assert body[key] == _json("--slowdown", f"{slowdown}")["per_year"]
+    assert {key: body["measured"][key] for key in SLOW} == SLOW
+    assert body["measured"]["confidence"] == 0.95
+    assert body["measured"]["insufficient"] == ""
 
 
 def test_waits_that_were_cut_short_leave_hours_that_are_at_least(run: Path) -> None:
-    found = _json(*_of(run, "100"))
-    assert found["measured"]["at_least"] is True
-    assert found["per_year_at_high"] is None
-    assert found["per_year_at_low"] == _json("--slowdown", "40")["per_year"]
+    body = _json(*_of(run, "100"))
+    assert body["measured"]["at_least"] is True
+    assert body["per_year_at_high"] is None
+    assert body["per_year_at_low"] == _json("--slowdown", "40")["per_year"]
     printed = " ".join(output_of(*ASKED, *RATES, *_of(run, "100")).split())
     assert "at least 60 times as long (from 40; no upper bound" in printed
     assert "h or more)" in printed
@@ -81,18 +80,18 @@ def test_a_model_that_has_no_answer_at_the_upper_bound_gives_the_others(
         return year(cluster, rates)
 
     monkeypatch.setitem(year_range.__globals__, "year", refuse)
-    found = _json(*_of(run, "far"))
-    assert found["per_year"] == _json("--slowdown", "250")["per_year"]
-    assert found["per_year_at_high"] is None
-    assert "fewer crashes (got too many" in found["per_year_at_high_reason"]
+    body = _json(*_of(run, "far"))
+    assert body["per_year"] == _json("--slowdown", "250")["per_year"]
+    assert body["per_year_at_high"] is None
+    assert "fewer crashes (got too many" in body["per_year_at_high_reason"]
     assert "upper bound there is no answer" in output_of(*ASKED, *RATES, *_of(run, "far"))
     assert _json(*_of(run, "1000"))["per_year_at_high_reason"] == ""
 
 
 def test_an_operation_that_was_quicker_beside_a_limping_node_was_not_slowed(run: Path) -> None:
-    found = _json(*_of(run, "10"))
-    assert found["measured"]["factor"] == 0.9
-    assert found["per_year"] == found["per_year_at_low"] == _json("--slowdown", "1")["per_year"]
+    body = _json(*_of(run, "10"))
+    assert body["measured"]["factor"] == 0.9
+    assert body["per_year"] == body["per_year_at_low"] == _json("--slowdown", "1")["per_year"]
 
 
 def test_a_slowdown_that_the_run_does_not_judge_is_taken_and_said(run: Path) -> None:
@@ -101,8 +100,8 @@ def test_a_slowdown_that_the_run_does_not_judge_is_taken_and_said(run: Path) -> 
 
 
 def test_the_part_tells_scenarios_of_one_row_apart(run: Path) -> None:
-    of = (*_of(run, "1000", row="F11"), "--part", "remaining")
-    assert _json(*of)["measured"]["factor"] == 9.0
+    words = (*_of(run, "1000", row="F11"), "--part", "remaining")
+    assert _json(*words)["measured"]["factor"] == 9.0
 
 
 @pytest.mark.parametrize(
@@ -127,17 +126,17 @@ def test_the_part_tells_scenarios_of_one_row_apart(run: Path) -> None:
 def test_a_run_that_does_not_say_it_is_refused(
     run: Path, words: tuple[str, ...], place: str, named: str
 ) -> None:
-    with pytest.raises(InputError, match=named) as refused:
+    with pytest.raises(InputError, match=named) as error:
         output_of(*ASKED, *RATES, "--measured", str(run), *words)
-    assert refused.value.place == place
+    assert error.value.place == place
 
 
 def test_a_folder_without_such_a_run_and_choices_without_a_run_are_refused(run: Path) -> None:
     with pytest.raises(InputError, match="kind limplock"):
         output_of(*ASKED, *RATES, *_of(run / "elsewhere", "1000"))
-    with pytest.raises(InputError, match="expected --measured") as refused:
+    with pytest.raises(InputError, match="expected --measured") as error:
         output_of(*ASKED, *RATES, "--row", "F8")
-    assert refused.value.place == "--row"
-    with pytest.raises(InputError, match="this option beside --measured") as refused:
+    assert error.value.place == "--row"
+    with pytest.raises(InputError, match="this option beside --measured") as error:
         output_of(*ASKED, *_of(run, "1000"))
-    assert refused.value.place == "--limp-per-year"
+    assert error.value.place == "--limp-per-year"

@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import InputError, PlannerError
+from core.units import CRASHES_PER_YEAR_MOST, LIMPS_PER_YEAR_MOST
+from optimizer.availability import FailureRates
 from optimizer.limplock import Cluster, LimpRates, any_block_together, limplock, year
 from optimizer.limplock.repair import loss_share
 from random_tests import examples
@@ -84,12 +86,12 @@ class _Store:
         return False
 
     def _loses(self, crashed: int) -> bool:
-        """True where a block has all its copies on the crashed nodes, the last one among them."""
+        """Draw if a block has all copies on crashed nodes, one of them on the node just crashed."""
         copies = self.cluster.replicas
         blocks = self.cluster.nodes * self.cluster.blocks / copies
         sets = math.comb(crashed - 1, copies - 1)
-        kept = (1 - 1 / math.comb(self.cluster.nodes, copies)) ** (sets * blocks)
-        return bool(self.rng.random() > kept)
+        survival = (1 - 1 / math.comb(self.cluster.nodes, copies)) ** (sets * blocks)
+        return bool(self.rng.random() > survival)
 
 
 @pytest.mark.parametrize(
@@ -105,15 +107,15 @@ def test_the_chain_agrees_with_nodes_simulated_one_by_one(
 ) -> None:
     rng = np.random.default_rng(5)
     lives = [_Store(cluster, rates, rng).until_loss() for _ in range(700)]
-    found = year(cluster, rates)
-    spent = {key: np.array([life[key] for life in lives]) for key in lives[0]}
+    prediction = year(cluster, rates)
+    totals = {key: np.array([life[key] for life in lives]) for key in lives[0]}
     expected = {
-        "all": found.mttdl_years * HOURS,
-        "limping": found.limping_h * found.mttdl_years,
-        "regeneration": found.regeneration_h * found.mttdl_years,
-        "locked": found.regeneration_limplock_h * found.mttdl_years,
+        "all": prediction.mttdl_years * HOURS,
+        "limping": prediction.limping_h * prediction.mttdl_years,
+        "regeneration": prediction.regeneration_h * prediction.mttdl_years,
+        "locked": prediction.regeneration_limplock_h * prediction.mttdl_years,
     }
-    for key, hours in spent.items():
+    for key, hours in totals.items():
         half_width = 3.5 * hours.std(ddof=1) / math.sqrt(len(hours))
         assert abs(hours.mean() - expected[key]) < half_width, key
 
@@ -161,33 +163,33 @@ def test_the_rarest_loss_keeps_its_digits() -> None:
     cluster, rates = Cluster(6, 10_000, replicas=5), LimpRates(1e-12, 1.0, 1e-4, 0.01)
     with mpmath.workdps(80):
         exact = float(_birth_and_death(cluster, rates))
-    found = year(cluster, rates).mttdl_years_without_limping
+    mttdl_years = year(cluster, rates).mttdl_years_without_limping
     assert exact > 1e30
-    assert found == pytest.approx(exact, rel=1e-10)
+    assert mttdl_years == pytest.approx(exact, rel=1e-10)
 
 
 def test_limping_nodes_are_independent_of_each_other() -> None:
     cluster, rates = Cluster(40, 500, 20), LimpRates(2.0, 50.0, 0.2, 0.01)
     share = rates.limping_share
     law = [math.comb(40, i) * share**i * (1 - share) ** (40 - i) for i in range(30)]
-    found = year(cluster, rates)
+    prediction = year(cluster, rates)
     reads = sum(p * limplock(replace(cluster, limping=i)).read for i, p in enumerate(law))
     # a crashed node does not limp, and does not for a while once it is back
-    assert found.limping_h == pytest.approx(HOURS * (1 - law[0]), rel=1e-3)
-    assert found.read_h == pytest.approx(HOURS * reads, rel=1e-3)
+    assert prediction.limping_h == pytest.approx(HOURS * (1 - law[0]), rel=1e-3)
+    assert prediction.read_h == pytest.approx(HOURS * reads, rel=1e-3)
 
 
 def test_a_regeneration_that_limplock_does_not_slow_loses_data_as_if_none_limped() -> None:
-    found = year(Cluster(30, 3200), LimpRates(5.0, 100.0, 1.0, slowdown=1.0))
-    assert found.regeneration_limplock_h > 0
-    assert found.mttdl_years == pytest.approx(found.mttdl_years_without_limping, rel=2e-3)
+    prediction = year(Cluster(30, 3200), LimpRates(5.0, 100.0, 1.0, slowdown=1.0))
+    assert prediction.regeneration_limplock_h > 0
+    assert prediction.mttdl_years == pytest.approx(prediction.mttdl_years_without_limping, rel=2e-3)
 
 
 def test_the_papers_slowdown_costs_a_store_of_100_nodes_most_of_its_years() -> None:
     """A node in ten limps once a year, for a day; regeneration takes 7 minutes."""
-    found = year(Cluster(100, 3200, 100), LimpRates(0.1, 24.0, 0.12))
-    assert found.mttdl_years_without_limping > 200 * found.mttdl_years
-    assert found.regeneration_limplock_h > 0.5 * found.regeneration_h
+    prediction = year(Cluster(100, 3200, 100), LimpRates(0.1, 24.0, 0.12))
+    assert prediction.mttdl_years_without_limping > 200 * prediction.mttdl_years
+    assert prediction.regeneration_limplock_h > 0.5 * prediction.regeneration_h
 
 
 @examples(25)
@@ -196,16 +198,16 @@ def test_the_papers_slowdown_costs_a_store_of_100_nodes_most_of_its_years() -> N
        slowdown=st.floats(1.0, 400.0))  # fmt: skip
 def test_nothing_gets_better_by_limping_more(nodes: int, blocks: int, **given: float) -> None:
     cluster, rates = Cluster(nodes, blocks, 10), LimpRates(**given)
-    found = year(cluster, rates)
-    assert all(math.isfinite(value) and value >= 0 for value in asdict(found).values())
-    assert found.regeneration_limplock_h <= found.regeneration_h
-    assert found.mttdl_years <= found.mttdl_years_without_limping * 1.002
+    prediction = year(cluster, rates)
+    assert all(math.isfinite(value) and value >= 0 for value in asdict(prediction).values())
+    assert prediction.regeneration_limplock_h <= prediction.regeneration_h
+    assert prediction.mttdl_years <= prediction.mttdl_years_without_limping * 1.002
     worse = year(cluster, replace(rates, slowdown=2 * rates.slowdown))
-    assert worse.mttdl_years <= found.mttdl_years * 1.002
+    assert worse.mttdl_years <= prediction.mttdl_years * 1.002
     longer = year(cluster, replace(rates, limp_hours=2 * rates.limp_hours))
     if longer.mttdl_years > 100:  # else the hours after a healthy start weigh in its mean
-        assert longer.limping_h >= found.limping_h * 0.999
-    assert longer.mttdl_years <= found.mttdl_years * 1.002
+        assert longer.limping_h >= prediction.limping_h * 0.999
+    assert longer.mttdl_years <= prediction.mttdl_years * 1.002
 
 
 def test_the_chance_of_a_loss_is_that_of_sets_of_nodes_and_never_overflows() -> None:
@@ -220,6 +222,22 @@ def test_the_chance_of_a_loss_is_that_of_sets_of_nodes_and_never_overflows() -> 
 def test_more_nodes_than_the_chain_holds_are_refused() -> None:
     with pytest.raises(InputError, match="nodes"):
         year(Cluster(1_000_000, 3200), LimpRates(0.1, 24.0, 0.12))
+
+
+@pytest.mark.parametrize("rates", [LimpRates, FailureRates])
+@pytest.mark.parametrize(
+    ("key", "most"),
+    [("limp_per_year", LIMPS_PER_YEAR_MOST), ("crash_per_year", CRASHES_PER_YEAR_MOST)],
+)
+def test_more_limps_or_crashes_than_fit_in_a_year_are_refused_before_anything_is_computed(
+    rates: Any, key: str, most: float
+) -> None:
+    values = {LimpRates: {"limp_per_year": 1.0, "limp_hours": 24.0, "repair_hours": 0.12},
+              FailureRates: {"limp_recovery_s": 60.0}}[rates]  # fmt: skip
+    rates(**{**values, key: most})
+    with pytest.raises(InputError) as error:
+        rates(**{**values, key: 1e9})
+    assert error.value.place == key
 
 
 def test_a_store_that_cannot_keep_up_with_its_crashes_is_refused() -> None:

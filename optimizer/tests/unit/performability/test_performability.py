@@ -53,6 +53,6 @@ def test_the_sum_is_the_mean_of_a_simulated_service() -> None:
 
 def test_faults_that_would_overlap_are_refused() -> None:
     often = Fault("crash", 1000.0, (Stage(3600.0, DOWN),))
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         expected_year(NORMAL, [often], ideal_ms=20.0)
-    assert "overlap" in refused.value.expected
+    assert "overlap" in error.value.expected

@@ -10,20 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.config_file import ConfigFile
 from core.errors import InputError, SparecraftError
 from optimizer.availability import FailureRates, availability
 from optimizer.plan.explain.curve import Budget
 from optimizer.plan.explain.relaxation import relaxations
 from optimizer.plan.explain.report import confidence_of
-from optimizer.plan.inputs.plan_file import checked
-from optimizer.plan.inputs.request import PlanRequest, request_from_plan_file
+from optimizer.plan.inputs.request import PlanRequest
 from optimizer.plan.planner import make_plan
 from optimizer.plan.solve import table
 from optimizer.plan.solve.deadline import Deadline, OutOfTimeError
 from optimizer.plan.solve.model import LIMIT_S, solve
 from optimizer.plan.solve.problem import Problem
-from optimizer.tests.one_tier import asked
+from optimizer.tests.one_tier import asked, planned, request_of
 from optimizer.tests.small_problems import all_plans, latency, option
 from optimizer.tests.synthetic import plan_instance
 from optimizer.uncertainty import rates_from
@@ -31,7 +29,7 @@ from random_tests import examples
 
 
 class Ticking:
-    """A clock on which each look takes so long."""
+    """A clock that advances by a fixed step each time it is read."""
 
     def __init__(self, step_s: float) -> None:
         self.now_s, self.looks, self._step_s = 0.0, 0, step_s
@@ -50,7 +48,7 @@ def _limping() -> PlanRequest:
         "tiers": [{"name": "web", "role": "solr", "processing_s": 0.065, "memory_mb": 1024,
                    "instance_types": ["slice-1"]}],
     }  # fmt: skip
-    return request_from_plan_file(checked(ConfigFile(Path("plan.toml"), values)))
+    return request_of(values)
 
 
 def test_a_plan_whose_options_take_too_long_is_not_decided() -> None:
@@ -67,9 +65,9 @@ def test_a_plan_whose_options_take_too_long_is_not_decided() -> None:
 def test_a_search_ends_soon_after_its_bound_with_a_plan_and_a_gap(step_s: float) -> None:
     case = plan_instance(2, tiers=4, types=10, max_nodes=10, max_replicas=2)
     problem, clock = case.problem(), Ticking(step_s)
-    found = solve(problem, limit_s=LIMIT_S, clock=clock)
-    assert found.path is not None
-    assert found.proved or 0 < (found.gap or 0) <= 1
+    solution = solve(problem, None, Deadline(LIMIT_S, clock))
+    assert solution.path is not None
+    assert solution.proved or 0 < (solution.gap or 0) <= 1
     assert clock.now_s <= LIMIT_S + 40 * step_s  # looks after the bound: one a part of the search
 
 
@@ -80,10 +78,10 @@ def test_building_options_looks_at_the_clock() -> None:
 
 
 def _in_domains(max_nodes: int, count: int = 8, per_s: float = 15.0, **tier: Any) -> PlanRequest:
-    own = {"repair_s": 14400, "source": "x"}
+    common = {"repair_s": 14400, "source": "x"}
     domains = [
-        {"name": "zone", "count": 3, "failures_per_year": 0.5, "survive": True, **own},
-        {"name": "host", "count": count, "failures_per_year": 1.0, "max_per_domain": 1, **own},
+        {"name": "zone", "count": 3, "failures_per_year": 0.5, "survive": True, **common},
+        {"name": "host", "count": count, "failures_per_year": 1.0, "max_per_domain": 1, **common},
     ]
     values: dict[str, Any] = {
         "scheme": "on-prem", "arrival_per_s": per_s, "slo": {"availability": 0.9},
@@ -91,7 +89,7 @@ def _in_domains(max_nodes: int, count: int = 8, per_s: float = 15.0, **tier: Any
         "tiers": [{"name": "web", "role": "solr", "processing_s": 0.065, "memory_mb": 1024,
                    "instance_types": ["slice-1"], **tier}],
     }  # fmt: skip
-    return request_from_plan_file(checked(ConfigFile(Path("plan.toml"), values)))
+    return request_of(values)
 
 
 def test_a_rule_without_which_there_are_too_many_placements_is_not_decided(
@@ -102,9 +100,9 @@ def test_a_rule_without_which_there_are_too_many_placements_is_not_decided(
     plan = make_plan(_in_domains(6, count=11)).plan
     assert plan.feasible
     assert plan.domains is not None
-    free = {row["limit"]: row for row in plan.domains["without"]}
-    assert free["domains.host.max_per_domain"]["usd_per_month"] is None
-    assert free["domains.host.max_per_domain"]["proved"] is False
+    without = {row["limit"]: row for row in plan.domains["without"]}
+    assert without["domains.host.max_per_domain"]["usd_per_month"] is None
+    assert without["domains.host.max_per_domain"]["proved"] is False
 
 
 def test_more_nodes_than_can_be_placed_are_not_decided_and_no_wrong_input(
@@ -113,7 +111,7 @@ def test_more_nodes_than_can_be_placed_are_not_decided_and_no_wrong_input(
     monkeypatch.setattr("optimizer.availability.placement.PLACEMENTS_MAX", 5)
     case = _in_domains(3, count=13, per_s=60.0).case
     budget = Budget(20, seconds=math.inf)
-    assert "max_nodes" not in {one.limit for one in relaxations(case.problem(), budget, case)}
+    assert "max_nodes" not in {row.limit for row in relaxations(case.problem(), budget, case)}
     assert "more than can be listed" in budget.ended
 
 
@@ -136,15 +134,15 @@ def test_a_present_fleet_that_cannot_be_placed_or_looked_at_in_time_does_not_cos
 
 def test_draws_of_rates_that_there_is_no_time_for_are_not_counted() -> None:
     rates = {"crash_per_year": {"count": 3, "node_years": 2.0}}
-    found = make_plan(asked({"availability": 0.999}, rates=rates))
-    assert found.found is not None
-    assert found.found.path is not None
-    given = (found.case, rates_from(rates), found.found.path)
-    whole, none = (confidence_of(*given, Deadline(seconds)) for seconds in (60.0, 0.0))
-    assert whole is not None
-    assert none is not None
-    assert (whole["draws"], none["draws"]) == (100, 0)
-    assert none["probability_kept"] is none["availability_p05"] is None
+    outcome = make_plan(asked({"availability": 0.999}, rates=rates))
+    assert outcome.solution is not None
+    assert outcome.solution.path is not None
+    arguments = (outcome.case, rates_from(rates), outcome.solution.path)
+    full, empty = (confidence_of(*arguments, Deadline(seconds)) for seconds in (60.0, 0.0))
+    assert full is not None
+    assert empty is not None
+    assert (full["draws"], empty["draws"]) == (100, 0)
+    assert empty["probability_kept"] is empty["availability_p05"] is None
 
 
 @pytest.mark.parametrize(
@@ -164,23 +162,23 @@ def test_draws_of_rates_that_there_is_no_time_for_are_not_counted() -> None:
 def test_integers_that_no_float_holds_are_refused_at_their_key(
     key: str, tier: dict[str, Any], values: dict[str, Any]
 ) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         asked(**{"slo": {"availability": 0.9}, "scheme": "on-prem", **values}, tier=tier)
-    assert key in str(caught.value)
+    assert key in str(error.value)
 
 
 def test_software_that_no_machine_of_the_region_runs_is_the_reason_and_not_memory() -> None:
     tier = {"arch": ["arm64"], "instance_types": None}
-    found = make_plan(asked({"availability": 0.99}, tier=tier, scheme="on-prem")).plan
-    assert found.reasons == ("tier web: arch: on-prem has no instance type of arm64",)
+    plan = planned({"availability": 0.99}, tier=tier, scheme="on-prem")
+    assert plan.reasons == ("tier web: arch: on-prem has no instance type of arm64",)
 
 
 def test_a_way_to_pay_in_the_place_of_a_type_is_refused() -> None:
     prices = {"book": "ec2", "purchase": [{"name": "spot", "discount": 0.6}]}
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         asked({"availability": 0.99}, tier={"instance_types": ["c5.large@spot"]}, prices=prices)
-    assert caught.value.place == "plan.toml: tiers.0.instance_types"
-    assert "c5.large" in caught.value.hint
+    assert error.value.place == "plan.toml: tiers.0.instance_types"
+    assert "c5.large" in error.value.hint
 
 
 _HUGE = {"instance_types": ["c5.huge"]}
@@ -189,6 +187,7 @@ _HUGE = {"instance_types": ["c5.huge"]}
 @pytest.mark.parametrize(
     ("key", "tier", "values"),
     [
+        # names that the book does not have
         ("prices.region", {}, {"prices": {"region": "mars"}}),
         ("prices.purchase.0.instance_types", {},
          {"prices": {"purchase": [{"name": "spot", "discount": 0.6, **_HUGE}]}}),
@@ -199,67 +198,110 @@ _HUGE = {"instance_types": ["c5.huge"]}
         ("tiers.0.instance_types", _HUGE, {}),
         ("tiers.0.present.instance_type",
          {"present": {"instance_type": "c5.huge", "nodes": 1}}, {}),
+        # figures that make none together
+        ("slo.p95_ms", {"processing_s": 3e9}, {"slo": {"p95_ms": 500.0}}),
+        ("rates.crash_per_year", {},
+         {"rates": {"crash_per_year": 2e7},
+          "prices": {"purchase": [{"name": "spot", "discount": 0.6,
+                                   "interruptions_per_year": 2e7}]}}),
+        ("tiers.0.data_gb", {"state": "copied", "data_gb": 1e13}, {}),
+        # more than a crash a second
+        ("rates.crash_per_year", {}, {"rates": {"crash_per_year": 1e9}}),
+        ("prices.purchase.0.interruptions_per_year", {},
+         {"prices": {"purchase": [{"name": "spot", "discount": 0.6,
+                                   "interruptions_per_year": 1e9}]}}),
+        ("transient_faults", {},
+         {"slo": {"integrity": {"wrong_per_million": 9e5}},
+          "transient_faults": {"per_node_month": 1e15, "source": "x"}}),
+        # a share of crashes that makes no rate
+        ("domains.0.beta", {},
+         {"domains": [{"name": "zone", "count": 3, "beta": 1e-20, "repair_s": 60.0,
+                       "source": "x"}]}),
+        # a workload without the run that has it
+        ("tiers.0.workload", {"workload": "php-loop"}, {}),
     ],
 )  # fmt: skip
-def test_a_name_that_the_book_does_not_have_is_refused_at_its_key(
+def test_what_cannot_be_is_refused_at_its_key(
     key: str, tier: dict[str, Any], values: dict[str, Any]
 ) -> None:
-    with pytest.raises(InputError) as caught:
-        asked({"availability": 0.99}, tier=tier, **values)
-    assert caught.value.place == f"plan.toml: {key}"
+    with pytest.raises(InputError) as error:
+        asked(**{"slo": {"availability": 0.9}, **values}, tier=tier)
+    assert error.value.place == f"plan.toml: {key}"
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", 'a"b', "${a}", "\x00", "a/b", "\u00e9"])
 def test_a_name_that_would_change_what_fleet_tfvars_means_is_refused(name: str) -> None:
     host = {"name": name, "count": 1, "cores": 8.0, "memory_mb": 4096, "usd_per_month": 1.0}
-    for place, tier, values in (
-        ("hosts.0.name", {"instance_types": None}, {"hosts": [host], "scheme": "on-prem"}),
-        ("tiers.0.role", {"role": name}, {}),
-    ):
-        with pytest.raises(InputError) as caught:
-            asked({"availability": 0.9}, tier=tier, **values)
-        assert caught.value.place == f"plan.toml: {place}"
+    questions: dict[str, dict[str, Any]] = {
+        "hosts.0.name": {"tier": {"instance_types": None}, "hosts": [host], "scheme": "on-prem"},
+        "tiers.0.role": {"tier": {"role": name}},
+    }
+    for place, values in questions.items():
+        with pytest.raises(InputError) as error:
+            asked({"availability": 0.9}, **values)
+        assert error.value.place == f"plan.toml: {place}"
 
 
-def test_a_share_of_crashes_that_makes_no_rate_is_refused_at_its_key() -> None:
-    zone = {"name": "zone", "count": 3, "beta": 1e-20, "repair_s": 60.0, "source": "x"}
-    with pytest.raises(InputError) as caught:
-        asked({"availability": 0.9}, domains=[zone])
-    assert caught.value.place == "plan.toml: domains.0.beta"
+def _for_types(*names: str) -> dict[str, dict[str, Any]]:
+    """Return, by key, the values of plan.toml that hold only for the named types."""
+    types = {"instance_types": list(names)}
+    return {
+        "prices.speeds": {"prices": {"speeds": [{"per_core": 1.1, "source": "x", **types}]}},
+        "prices.purchase": {"prices": {"purchase": [{"name": "spot", "discount": 0.6, **types}]}},
+        "schedule.quotas": {"load": {"day": [1.0] * 24}, "schedule": {
+            "quotas": [{"machines": 3, **types}]}},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("key", _for_types())
+@pytest.mark.parametrize(
+    ("other", "tier"),
+    [("m5.large", {}), ("c6g.large", {"instance_types": None})],
+    ids=["not allowed", "another arch"],
+)
+def test_a_figure_of_types_that_no_tier_may_use_is_refused_at_its_key(
+    key: str, other: str, tier: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError) as error:
+        asked({"availability": 0.99}, tier=tier, **_for_types(other)[key])
+    assert error.value.place == f"plan.toml: {key}.0.instance_types"
+    asked({"availability": 0.99}, tier=tier, **_for_types(other, "c5.large")[key])
+
+
+_LIMPING = {"limp_per_year": 12.0, "limp_recovery_s": 600.0}
+_ZONE = {"name": "zone", "count": 3, "failures_per_year": 0.5, "source": "x"}
+_REMEDY = {"name": "x", "usd_per_month": 1.0}
 
 
 @pytest.mark.parametrize(
     ("key", "tier", "values"),
     [
-        ("tiers", {"processing_s": 1e15}, {"slo": {"p95_ms": 500.0}}),
-        ("rates.crash_per_year", {},
-         {"rates": {"crash_per_year": 1e15},
-          "prices": {"purchase": [{"name": "spot", "discount": 0.6,
-                                   "interruptions_per_year": 1e15}]}}),
-        ("transient_faults", {},
-         {"slo": {"integrity": {"wrong_per_million": 9e5}},
-          "transient_faults": {"per_node_month": 1e15, "source": "x"}}),
+        ("tiers.0.processing_s", {"processing_s": 1e15}, {}),
+        ("tiers.0.token_hold_s", {"token_hold_s": 1e15}, {}),
+        ("tiers.0.run_s", {"run_s": 1e15}, {}),
+        ("rates.failover_s", {}, {"rates": {"failover_s": 1e15}}),
+        ("rates.failover_s.samples[0]", {}, {"rates": {"failover_s": {"samples": 4 * [1e15]}}}),
+        ("rates.repair_s", {}, {"rates": {"repair_s": 1e15}}),
+        ("rates.limp_recovery_s", {}, {"rates": {**_LIMPING, "limp_recovery_s": 1e15}}),
+        ("rates.limp_per_year", {}, {"rates": {**_LIMPING, "limp_per_year": 1e15}}),
+        ("remedies.0.limp_per_year", {},
+         {"rates": _LIMPING, "remedies": [{**_REMEDY, "limp_per_year": 1e15}]}),
+        ("domains.0.repair_s", {}, {"domains": [{**_ZONE, "repair_s": 1e15}]}),
     ],
 )  # fmt: skip
-def test_figures_that_make_none_together_are_refused_at_a_key(
+def test_times_and_rates_that_nobody_can_have_observed_are_refused_at_their_key(
     key: str, tier: dict[str, Any], values: dict[str, Any]
 ) -> None:
-    with pytest.raises(InputError) as caught:
-        asked(**{"slo": {"availability": 0.9}, **values}, tier=tier)
-    assert caught.value.place == f"plan.toml: {key}"
-
-
-def test_a_workload_without_the_run_that_has_it_is_refused() -> None:
-    with pytest.raises(InputError) as caught:
-        asked({"availability": 0.99}, tier={"workload": "php-loop"})
-    assert caught.value.place == "plan.toml: tiers.0.workload"
+    with pytest.raises(InputError) as error:
+        asked({"availability": 0.9}, tier=tier, **{"scheme": "on-prem", **values})
+    assert error.value.place == f"plan.toml: {key}"
 
 
 @pytest.mark.parametrize("availability", [5e-324, 1e-300, 1e-17])
 def test_an_availability_that_each_fleet_keeps_takes_the_cheapest(availability: float) -> None:
     """1 - A is 1 in floating point: the budget of lost availability has no end."""
-    plan = make_plan(asked({"availability": availability})).plan
-    assert plan.usd_per_month == make_plan(asked({"p95_ms": 1e5})).plan.usd_per_month
+    plan = planned({"availability": availability})
+    assert plan.usd_per_month == planned({"p95_ms": 1e5}).usd_per_month
 
 
 @pytest.mark.parametrize("more", [0, 1, 2])
@@ -268,14 +310,14 @@ def test_machines_that_have_to_be_active_count_as_spare_where_that_is_better(mor
     rates = FailureRates(crash_per_year=6.0, failover_s=3600.0, common_cause=0.1)
 
     def lost(needed: int, extra: int) -> float:
-        found = availability(needed, extra, rates, mechanism="ara", scheme="cloud")
-        return found.unavailability_most
+        prediction = availability(needed, extra, rates, mechanism="ara", scheme="cloud")
+        return prediction.unavailability_most
 
-    most = lost(2 + more, 7 - more) * (1.0 + 1e-9)
+    lost_max = lost(2 + more, 7 - more) * (1.0 + 1e-9)
     sizes = [(n, e) for n in range(2, 13) for e in range(13 - n) if n + e >= 9]
-    best = min(n + e for n, e in sizes if lost(n, e) <= most)
+    best = min(n + e for n, e in sizes if lost(n, e) <= lost_max)
     question = asked(
-        {"availability": 1.0 - most}, arrival_per_s=80.0,
+        {"availability": 1.0 - lost_max}, arrival_per_s=80.0,
         limits={"max_nodes": 12, "max_replicas": 1},
         tier={"instance_types": ["c5.large"], "min_nodes": 9},
         rates={"crash_per_year": 6.0, "failover_s": 3600.0, "common_cause": 0.1},
@@ -284,10 +326,10 @@ def test_machines_that_have_to_be_active_count_as_spare_where_that_is_better(mor
 
 
 def test_memory_that_no_machine_has_is_the_reason() -> None:
-    found = make_plan(asked({"availability": 0.99}, tier={"memory_mb": 80_000})).plan
-    assert found.feasible is False
-    assert len(found.reasons) == 1
-    assert found.reasons[0].startswith("tier web: memory_mb: ")
+    plan = planned({"availability": 0.99}, tier={"memory_mb": 80_000})
+    assert plan.feasible is False
+    assert len(plan.reasons) == 1
+    assert plan.reasons[0].startswith("tier web: memory_mb: ")
 
 
 @pytest.mark.parametrize(
@@ -307,9 +349,9 @@ def test_memory_that_no_machine_has_is_the_reason() -> None:
 def test_a_figure_that_would_be_changed_or_ignored_is_refused(
     slo: dict[str, Any], tier: dict[str, Any], key: str
 ) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         asked(slo, tier=tier)
-    assert caught.value.place.endswith(key)
+    assert error.value.place.endswith(key)
 
 
 @pytest.mark.parametrize(
@@ -362,9 +404,9 @@ def test_the_cheapest_fleet_is_found_where_one_way_to_ask_the_solver_misses_it(
                       latency_ms_max={95: 459.0139203839187, 99: 599.6778436786628},
                       utilisation_max=math.inf, collision_max=0.5)  # fmt: skip
     least, path = all_plans(problem)[0]
-    found = solve(problem)
-    assert (found.usd_per_month, found.path) == (least, path)
-    assert found.proved
+    solution = solve(problem)
+    assert (solution.usd_per_month, solution.path) == (least, path)
+    assert solution.proved
 
 
 NUMBERS = st.sampled_from([5e-324, 1e-320, 1e-300, 1e-15, 1e-9, 1e-3, 1.0, 1e3, 1e9, 1e15, 1e300])
@@ -379,11 +421,11 @@ def test_the_availability_of_any_numbers_is_a_share_or_refused(
 ) -> None:
     try:
         rates = FailureRates(crash, failover, repair, common_cause=0.3 if shocks else 0.0)
-        found = availability(3, 2, rates, mechanism=mechanism, scheme=scheme)
+        prediction = availability(3, 2, rates, mechanism=mechanism, scheme=scheme)
     except SparecraftError:
         return
-    assert 0 <= found.unavailability <= 1
-    assert found.error_bound < 1e-9
+    assert 0 <= prediction.unavailability <= 1
+    assert prediction.error_bound < 1e-9
 
 
 def _stated(**changes: Any) -> dict[str, Any]:
@@ -394,10 +436,10 @@ def _stated(**changes: Any) -> dict[str, Any]:
                               "limits": {"max_nodes": 4, "max_replicas": 1},
                               "rates": {"crash_per_year": 1.0, "failover_s": 15.0}}  # fmt: skip
     for key, value in changes.items():
-        place = next(
+        table_of_key = next(
             (t for t in (tier, values["slo"], values["rates"], values) if key in t), values
         )
-        place[key] = value
+        table_of_key[key] = value
     return {**values, "tiers": [tier]}
 
 
@@ -417,25 +459,23 @@ def _stated(**changes: Any) -> dict[str, Any]:
 )
 def test_a_plan_of_any_numbers_is_made_or_refused(changes: dict[str, float]) -> None:
     try:
-        found = make_plan(
-            request_from_plan_file(checked(ConfigFile(Path("plan.toml"), _stated(**changes))))
-        )
+        outcome = make_plan(request_of(_stated(**changes)))
     except SparecraftError:
         return
-    found.plan.to_json_dict()
+    outcome.plan.to_json_dict()
 
 
 def test_more_machines_than_a_table_holds_are_refused() -> None:
     values = _stated()
     values["limits"]["max_nodes"] = 100_000
     with pytest.raises(InputError, match=r"limits\.max_nodes.*200"):
-        checked(ConfigFile(Path("plan.toml"), values))
+        request_of(values)
 
 
 def test_a_tier_with_more_ways_to_build_it_than_fit_is_refused_not_begun(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(table, "ROWS_MAX", 10)
-    asked = request_from_plan_file(checked(ConfigFile(Path("plan.toml"), _stated())))
+    request = request_of(_stated())
     with pytest.raises(InputError, match="at most 10 ways"):
-        asked.case.problem()
+        request.case.problem()

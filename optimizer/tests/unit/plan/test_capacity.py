@@ -19,16 +19,16 @@ SLO = {"availability": 0.999}
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    found: dict[str, Any] = {"limit_ms": 100.0,
-                             "nodt_per_s": {"value": 100.0, "low": LOW_PER_S, "high": 110.0},
-                             "cv2": 0.5, "utilisation": 0.4, "reason": ""}  # fmt: skip
-    lost = {**found, "nodt_per_s": None, "reason": "generator saturated at 2000/s"}
+    workload: dict[str, Any] = {"limit_ms": 100.0,
+                                "nodt_per_s": {"value": 100.0, "low": LOW_PER_S, "high": 110.0},
+                                "cv2": 0.5, "utilisation": 0.4, "reason": ""}  # fmt: skip
+    saturated = {**workload, "nodt_per_s": None, "reason": "generator saturated at 2000/s"}
     machine = {
         **{"tier": "web", "role": "apache", "cpus": 0.25, "memory_mb": 256},
         **{"nic_mbps": 200.0, "disk_mbps": 80.0},
     }
     head = {"kind": "capacity", "experiment": "apache-capacity", "run": "20261122T000000Z"}
-    body = {"machine": machine, "workloads": {"php-loop": found, "static-file": lost}}
+    body = {"machine": machine, "workloads": {"php-loop": workload, "static-file": saturated}}
     (tmp_path / "result.json").write_text(json.dumps({**head, "capacity": body}))
     return tmp_path
 
@@ -54,8 +54,8 @@ def test_a_disturbed_run_is_refused_and_one_without_a_workload_s_nodt_is_not(run
 
 
 def planned(run: Path, arrival_per_s: float) -> dict[str, Any]:
-    asked = request_from_capacity(run, "php-loop", arrival_per_s, Overrides(slo=SLO))
-    return make_plan(asked).plan.to_json_dict()
+    request = request_from_capacity(run, "php-loop", arrival_per_s, Overrides(slo=SLO))
+    return make_plan(request).plan.to_json_dict()
 
 
 @pytest.mark.parametrize("arrival_per_s", [80.0, 270.0, 500.0, 900.0])
@@ -69,8 +69,8 @@ def test_a_plan_has_the_cores_that_carry_the_rate_at_the_low_end_of_nodt(
     assert tier["needed"] == math.ceil(arrival_per_s / (LOW_PER_S * cores / 0.25))
     assert tier["replicas"] == 1
     assert plan["predicted"]["availability"] >= 0.999
-    (said,) = [text for text in plan["assumptions"] if "carries 90 requests/s" in text]
-    assert "something else filled up" in said  # the CPU was at 40 %
+    (assumption,) = [text for text in plan["assumptions"] if "carries 90 requests/s" in text]
+    assert "something else filled up" in assumption  # the CPU was at 40 %
 
 
 def test_a_plan_toml_takes_a_run_for_a_tier(run: Path) -> None:
@@ -94,16 +94,16 @@ def test_a_node_that_no_tier_can_be_is_refused_at_its_key_of_the_run(
     result = json.loads((run / "result.json").read_text())
     result["capacity"]["machine"][key] = value
     (run / "result.json").write_text(json.dumps(result))
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         planned(run, 270.0)
-    assert caught.value.place.endswith(f"capacity.machine.{key}")
+    assert error.value.place.endswith(f"capacity.machine.{key}")
 
 
 def test_what_cannot_be_used_is_refused_with_its_reason(run: Path, tmp_path: Path) -> None:
     def refusal(folder: Path, workload: str | None, slo: dict[str, float]) -> str:
-        with pytest.raises(InputError) as caught:
+        with pytest.raises(InputError) as error:
             request_from_capacity(folder, workload, 100.0, Overrides(slo=slo))
-        return str(caught.value)
+        return str(error.value)
 
     assert "generator saturated at 2000/s" in refusal(run, "static-file", SLO)
     assert "php-loop, static-file" in refusal(run, None, SLO)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Iterator
 from functools import cache
@@ -22,12 +21,14 @@ from optimizer.availability.models import pool_consumed
 from optimizer.latency import TierLatency
 from optimizer.plan.inputs.case import Case, Slo
 from optimizer.plan.inputs.domains import Domain, own_rates
+from optimizer.plan.inputs.plan_file import read_plan
+from optimizer.plan.inputs.request import request_from_plan_file
 from optimizer.plan.planner import make_plan
 from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.options import Limits, TierDemand, usd_when_off
 from optimizer.prices import Instance, PriceBook
-from optimizer.tests.command_line import output_of
-from optimizer.tests.one_tier import asked
+from optimizer.tests.command_line import json_of, output_of
+from optimizer.tests.one_tier import asked, planned
 from random_tests import examples
 
 ZONE = {"name": "zone", "count": 3, "failures_per_year": 0.5, "repair_s": 14_400.0,
@@ -67,16 +68,16 @@ def _domain(**values: Any) -> Domain:
     return Domain.model_validate(values)
 
 
-def _case(domains: tuple[Domain, ...], rates: FailureRates, **rest: Any) -> Case:
+def _case(domains: tuple[Domain, ...], rates: FailureRates, **figures: Any) -> Case:
     """One tier: 100 requests a second of `busy_s` each, r = 1 or up to `replicas`."""
-    law = TierLatency(rest.get("busy_s", 0.011), 1.0, 1.0)
+    law = TierLatency(figures.get("busy_s", 0.011), 1.0, 1.0)
     return Case(
         tiers=(TierDemand("web", law, 100.0, 512.0),),
-        slo=Slo(availability=rest.get("target", 0.999)),
-        scheme=rest.get("scheme", "cloud"),
+        slo=Slo(availability=figures.get("target", 0.999)),
+        scheme=figures.get("scheme", "cloud"),
         region="here",
         book=BOOK,
-        limits=Limits(max_nodes=rest.get("max_nodes", 5), max_replicas=1, max_utilisation=1.0),
+        limits=Limits(max_nodes=figures.get("max_nodes", 5), max_replicas=1, max_utilisation=1.0),
         rates=rates,
         domains=domains,
     )
@@ -84,8 +85,8 @@ def _case(domains: tuple[Domain, ...], rates: FailureRates, **rest: Any) -> Case
 
 @st.composite
 def levels(draw: st.DrawFn) -> tuple[Domain, ...]:
-    """Zones, and hosts in them or none, with any of the rules."""
-    found = []
+    """Draw zones, with or without hosts in them, and any of the rules."""
+    domains = []
     for table in (ZONE, HOST)[: draw(st.integers(1, 2))]:
         rules: dict[str, Any] = {
             "survive": draw(st.booleans()),
@@ -93,11 +94,11 @@ def levels(draw: st.DrawFn) -> tuple[Domain, ...]:
             "min_domains": draw(st.sampled_from([None, None, 2])),
         }
         count = draw(st.sampled_from([2, 3])) if table is ZONE else 2
-        how: dict[str, Any] = {"failures_per_year": draw(st.sampled_from([0.01, 0.5, 20.0]))}
+        failures: dict[str, Any] = {"failures_per_year": draw(st.sampled_from([0.01, 0.5, 20.0]))}
         if draw(st.sampled_from([False, False, True])):
-            how = {"failures_per_year": None, "beta": draw(st.sampled_from([0.05, 0.3]))}
-        found.append(_domain(**{**table, "count": count, **how, **rules}))
-    return tuple(found)
+            failures = {"failures_per_year": None, "beta": draw(st.sampled_from([0.05, 0.3]))}
+        domains.append(_domain(**{**table, "count": count, **failures, **rules}))
+    return tuple(domains)
 
 
 @examples(40)
@@ -108,49 +109,49 @@ def test_no_fleet_in_any_places_is_cheaper(
 ) -> None:
     rates = FailureRates(crash_per_year=2.0, repair_s=repair_s)
     case = _case(domains, rates, scheme=scheme, target=target, max_nodes=max_nodes)
-    found = solve(case.problem())
+    solution = solve(case.problem())
     costs = _costs_of_all_fleets(case, max_nodes)
-    assert found.usd_per_month == (pytest.approx(min(costs)) if costs else None)
+    assert solution.usd_per_month == (pytest.approx(min(costs)) if costs else None)
 
 
 def _costs_of_all_fleets(case: Case, max_nodes: int) -> list[float]:
-    """USD a month of each that keeps target, load and rules somewhere, by plain loops."""
-    costs, known = [], cache(lambda *how: min(_lost_anywhere(case, *how), default=1.0))
+    """List USD a month of each fleet with a placement that keeps target, load and rules."""
+    costs, least_lost = [], cache(lambda *how: min(_lost_anywhere(case, *how), default=1.0))
     for machine, needed in itertools.product(BOOK.instances("here"), range(1, max_nodes + 1)):
         if 1.1 / (needed * machine.vcpus) >= 1.0:
             continue
         for mechanism, extra in itertools.product(("ara", "pf"), range(max_nodes - needed + 1)):
             if case.scheme == "cloud" and mechanism == "pf" and extra:
                 continue
-            each = usd_when_off(machine) if mechanism == "pf" else machine.usd_per_month
-            lost = known(needed, extra, mechanism)
+            extra_usd = usd_when_off(machine) if mechanism == "pf" else machine.usd_per_month
+            unavailability = least_lost(needed, extra, mechanism)
             assert case.slo.availability is not None
-            if max(lost, U_FLOOR) <= 1.0 - case.slo.availability:
-                costs.append(needed * machine.usd_per_month + extra * each)
+            if max(unavailability, U_FLOOR) <= 1.0 - case.slo.availability:
+                costs.append(needed * machine.usd_per_month + extra * extra_usd)
     return costs
 
 
 def _lost_anywhere(case: Case, needed: int, extra: int, mechanism: str) -> Iterator[float]:
-    """Unavailability of every way to number the last domains' machines that the rules allow."""
+    """Yield the unavailability of each placement that the rules allow."""
     domains, machines = case.domains, needed + extra
     inside = [math.prod(d.count for d in domains[: n + 1]) for n in range(len(domains))]
-    seen = set()
+    patterns = set()
     for where in itertools.combinations_with_replacement(range(inside[-1]), machines):
         places = tuple(
             tuple(w * inside[n] // inside[-1] for w in where) for n in range(len(domains))
         )
-        zones = [[h for z, h in zip(places[0], where, strict=True) if z == one]
-                 for one in range(inside[0])]  # fmt: skip
-        alike = tuple(sorted(tuple(sorted(map(zone.count, set(zone)))) for zone in zones))
-        if alike in seen:  # the same with other names
+        zones = [[h for z, h in zip(places[0], where, strict=True) if z == number]
+                 for number in range(inside[0])]  # fmt: skip
+        pattern = tuple(sorted(tuple(sorted(map(zone.count, set(zone)))) for zone in zones))
+        if pattern in patterns:  # the same with other names
             continue
-        seen.add(alike)
+        patterns.add(pattern)
         if all(_allowed(d, p, needed) for d, p in zip(domains, places, strict=True)):
             yield _lost(case, needed, extra, mechanism, places)
 
 
 def _allowed(domain: Domain, places: tuple[int, ...], needed: int) -> bool:
-    sizes = [places.count(one) for one in set(places)]
+    sizes = [places.count(number) for number in set(places)]
     return (
         (domain.max_per_domain is None or max(sizes) <= domain.max_per_domain)
         and (domain.min_domains is None or len(sizes) >= domain.min_domains)
@@ -161,30 +162,37 @@ def _allowed(domain: Domain, places: tuple[int, ...], needed: int) -> bool:
 def _lost(
     case: Case, needed: int, extra: int, mechanism: str, places: tuple[tuple[int, ...], ...]
 ) -> float:
-    """Over every pattern of dark domains and every number of crashed machines."""
+    """Sum the unavailability over all patterns of dark domains and numbers of crashed machines."""
     rates, machines = own_rates(case.domains, case.rates), needed + extra
-    used = [(d, one) for d, p in zip(case.domains, places, strict=True) for one in sorted(set(p))]
+    used = [
+        (d, number) for d, p in zip(case.domains, places, strict=True) for number in sorted(set(p))
+    ]
     pool = mechanism == "pf" and case.scheme == "on-prem"
-    found = 0.0
+    unavailability = 0.0
     for dark in itertools.product((False, True), repeat=len(used)):
-        off = {(d.name, one) for (d, one), gone in zip(used, dark, strict=True) if gone}
+        dark_domains = {
+            (d.name, number) for (d, number), is_dark in zip(used, dark, strict=True) if is_dark
+        }
         chance = math.prod(
-            q if gone else 1.0 - q for (d, _), gone in zip(used, dark, strict=True)
+            q if is_dark else 1.0 - q for (d, _), is_dark in zip(used, dark, strict=True)
             for q in [d.level(case.rates.crash_per_year).dark]
         )  # fmt: skip
         lit = sum(
-            all((d.name, p[m]) not in off for d, p in zip(case.domains, places, strict=True))
+            all(
+                (d.name, p[m]) not in dark_domains
+                for d, p in zip(case.domains, places, strict=True)
+            )
             for m in range(machines)
         )
         short = _short_of_pool if pool else _short_of_active
-        found += chance * short(needed, extra, lit, rates, case.scheme)
+        unavailability += chance * short(needed, extra, lit, rates, case.scheme)
     if pool:
-        for d, one in used:
-            here = min(places[case.domains.index(d)].count(one), needed)
+        for d, number in used:
+            moved = min(places[case.domains.index(d)].count(number), needed)
             level = d.level(case.rates.crash_per_year)
-            moving_s = min(here * rates.failover_s, level.repair_s)
-            found += level.failures_per_year * moving_s / YEAR_S
-    return found
+            moving_s = min(moved * rates.failover_s, level.repair_s)
+            unavailability += level.failures_per_year * moving_s / YEAR_S
+    return unavailability
 
 
 def _short_of_pool(needed: int, extra: int, lit: int, rates: FailureRates, _scheme: str) -> float:
@@ -195,59 +203,60 @@ def _short_of_pool(needed: int, extra: int, lit: int, rates: FailureRates, _sche
 
 
 def _short_of_active(needed: int, extra: int, lit: int, rates: FailureRates, scheme: str) -> float:
-    total, found = needed + extra, 0.0
-    more = [1.0, *(availability(total - k, k, rates, mechanism="ara", scheme=scheme)
-                   .unavailability_most for k in range(total)), 0.0]  # fmt: skip
+    total, share = needed + extra, 0.0
+    chances = [1.0, *(availability(total - k, k, rates, mechanism="ara", scheme=scheme)
+                      .unavailability_most for k in range(total)), 0.0]  # fmt: skip
     for crashed in range(total + 1):
         ways = sum(
             math.comb(lit, x) * math.comb(total - lit, crashed - x)
             for x in range(crashed + 1)
             if lit - x < needed
         )
-        chance = more[crashed] - more[crashed + 1]  # exactly so many
-        found += chance * ways / math.comb(total, crashed)
-    return found
+        chance = chances[crashed] - chances[crashed + 1]  # exactly so many
+        share += chance * ways / math.comb(total, crashed)
+    return share
 
 
 def test_surviving_a_zone_leaves_the_needed_machines_whichever_is_gone() -> None:
-    found = make_plan(asked({"availability": 0.999}, domains=[{**ZONE, "survive": True}])).plan
-    assert found.domains is not None
-    (gone,) = found.domains["one_gone"]
-    web = gone["tiers"]["web"]
-    assert gone["survives"]
+    plan = planned({"availability": 0.999}, domains=[{**ZONE, "survive": True}])
+    (outage,) = plan.domains["one_gone"]
+    web = outage["tiers"]["web"]
+    assert outage["survives"]
     assert web["left"] >= web["needed"]
-    assert sum(found.domains["spread"]["web"]["zone"]) == web["machines"]
+    sizes = plan.domains["spread"]["web"]["zone"]
+    assert sum(sizes) == web["machines"]
+    spread = "+".join(map(str, sizes))
+    assert f"# web over domains, standbys included: zone {spread}" in plan.to_tfvars()
+    assert plan.domains["levels"][0]["source"] == ZONE["source"]
 
 
 def test_what_surviving_costs_is_the_cost_of_the_plan_without_it() -> None:
     zone = {**ZONE, "failures_per_year": 0.001}
     slo = {"availability": 0.99}
-    surviving = make_plan(asked(slo, domains=[{**zone, "survive": True}])).plan
-    without = make_plan(asked(slo, domains=[zone])).plan
-    assert surviving.domains is not None
-    assert surviving.usd_per_month is not None
+    surviving = planned(slo, domains=[{**zone, "survive": True}])
+    without = planned(slo, domains=[zone])
     prices = {row["limit"]: row["usd_per_month"] for row in surviving.domains["without"]}
-    assert prices["domains.zone.survive"] == round(without.usd_per_month or 0.0, 2)
+    assert prices["domains.zone.survive"] == round(without.usd_per_month, 2)
     assert surviving.usd_per_month > prices["domains.zone.survive"]
-    named = [text.partition(":")[0] for text in surviving.binding]
-    assert "domains.zone.survive" in named
-    assert "none of the SLOs" not in named
+    limits = [text.partition(":")[0] for text in surviving.binding]
+    assert "domains.zone.survive" in limits
+    assert "none of the SLOs" not in limits
 
 
 def test_a_tier_that_does_not_fit_the_rules_says_which_is_in_the_way() -> None:
     host = {**HOST, "count": 1, "failures_per_year": 0.001, "max_per_domain": 1}
     rates = {"failover_s": 3_600.0}  # a machine alone is down for 1e-4 of the time
-    found = make_plan(asked({"availability": 0.99999}, domains=[host], rates=rates)).plan
-    assert not found.feasible
-    named = {text.partition(":")[0] for text in found.reasons}
-    assert named >= {"domains.host.max_per_domain", "domains"}
+    plan = planned({"availability": 0.99999}, domains=[host], rates=rates)
+    assert not plan.feasible
+    limits = {text.partition(":")[0] for text in plan.reasons}
+    assert limits >= {"domains.host.max_per_domain", "domains"}
 
 
 def test_the_terminal_and_json_show_the_spread_and_what_it_costs(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
     path.write_text(ZONES)
     printed = output_of("plan", "--input", str(path))
-    body = json.loads(output_of("plan", "--input", str(path), "--json"))
+    body = json_of("plan", "--input", str(path))
     sizes = "+".join(str(size) for size in body["domains"]["spread"]["web"]["zone"])
     (row,) = (line.split() for line in printed.splitlines() if line.startswith("zone "))
     assert row[1:3] == ["web", sizes]
@@ -260,28 +269,16 @@ def test_the_terminal_and_json_show_the_spread_and_what_it_costs(tmp_path: Path)
 def test_a_present_fleet_that_no_place_makes_survive_breaks_the_rules(
     nodes: int, broken: list[str]
 ) -> None:
-    there = {"present": {"instance_type": "c5.large", "nodes": nodes}}
+    tier = {"present": {"instance_type": "c5.large", "nodes": nodes}}
     zone = {**ZONE, "survive": True}
-    found = make_plan(asked({"availability": 0.99}, domains=[zone], tier=there)).plan
-    assert found.present is not None
-    assert found.present["breaks"] == broken
+    plan = planned({"availability": 0.99}, domains=[zone], tier=tier)
+    assert plan.present["breaks"] == broken
 
 
 def test_copies_of_a_request_are_never_all_on_one_host() -> None:
     hosts = _domain(**{**HOST, "count": 9, "copies_apart": True})
     for replicas, most in ((1, 7), (2, 1), (3, 2)):
         assert hosts.rule.most(7, replicas) == most
-
-
-def test_a_plan_over_domains_says_where_machines_stand_in_every_form() -> None:
-    found = make_plan(asked({"availability": 0.999}, domains=[{**ZONE, "survive": True}])).plan
-    body = found.to_json_dict()
-    sizes = body["domains"]["spread"]["web"]["zone"]
-    assert (
-        f"# web over domains, standbys included: zone {'+'.join(map(str, sizes))}"
-        in (body["tfvars"])
-    )
-    assert body["domains"]["levels"][0]["source"] == ZONE["source"]
 
 
 @pytest.mark.parametrize(
@@ -298,9 +295,23 @@ def test_a_plan_over_domains_says_where_machines_stand_in_every_form() -> None:
 def test_domains_that_cannot_be_are_refused(
     domains: list[dict[str, Any]], rates: dict[str, Any], key: str
 ) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         asked({"availability": 0.999}, domains=domains, rates=rates)
-    assert key in refused.value.place
+    assert key in error.value.place
+
+
+def test_too_many_placements_name_the_line_of_their_domain_and_a_key_to_lower(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("optimizer.availability.placement.PLACEMENTS_MAX", 5)
+    path = tmp_path / "plan.toml"
+    host = ZONES.replace('"zone"', '"host"').replace("survive", "# survive")
+    path.write_text(f"{ZONES}{host[host.index('[[domains]]') : host.index('[[tiers]]')]}")
+    line = path.read_text().splitlines().index('name = "host"')
+    with pytest.raises(InputError) as error:
+        make_plan(request_from_plan_file(read_plan(path)))
+    assert error.value.place == f"{path}:{line}: domains.1"
+    assert "[limits] max_nodes" in error.value.hint
 
 
 def test_what_is_not_found_in_time_beside_a_plan_does_not_cost_the_answer(
@@ -312,9 +323,9 @@ def test_what_is_not_found_in_time_beside_a_plan_does_not_cost_the_answer(
     host = {**HOST, "count": 1, "failures_per_year": 0.001, "max_per_domain": 1}
     question = asked({"availability": 0.99999}, domains=[host], rates={"failover_s": 3_600.0})
     monkeypatch.setattr("optimizer.plan.solve.model.solve", late)  # of `attempt` alone
-    found = make_plan(question).plan
-    assert not found.feasible
-    assert found.reasons
-    assert found.domains is not None
-    assert {row["proved"] for row in found.domains["without"]} == {False}
-    assert {row["usd_per_month"] for row in found.domains["without"]} == {None}
+    plan = make_plan(question).plan
+    assert not plan.feasible
+    assert plan.reasons
+    assert plan.domains is not None
+    assert {row["proved"] for row in plan.domains["without"]} == {False}
+    assert {row["usd_per_month"] for row in plan.domains["without"]} == {None}

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from core.config_file import ConfigFile
 from core.errors import InputError
-from optimizer.plan.inputs.plan_file import checked
-from optimizer.plan.inputs.request import PlanRequest, request_from_plan_file
+from optimizer.plan.inputs.request import PlanRequest
 from optimizer.plan.planner import make_plan
-from optimizer.plan.solve.hosts import Server, packed
+from optimizer.plan.solve.deadline import Deadline
+from optimizer.plan.solve.highs import Highs
+from optimizer.plan.solve.hosts import LIMIT_S, Server, packed
 from optimizer.plan.solve.problem import Path as Fleet
 from optimizer.plan.solve.problem import Problem, violations
+from optimizer.tests.one_tier import request_of
 
 SMALL = {"name": "small", "count": 3, "cores": 2.0, "memory_mb": 3072, "usd_per_month": 20.0}
 LARGE = {"name": "large", "count": 3, "cores": 4.0, "memory_mb": 4096, "usd_per_month": 33.0}
@@ -36,19 +37,19 @@ def asked(
     body = {"scheme": "on-prem", "arrival_per_s": 40.0, "slo": slo,
             "limits": {"max_nodes": max_nodes, "max_replicas": 1},
             "tiers": [{**types, **tier} for tier in tiers], "hosts": hosts, **values}  # fmt: skip
-    return request_from_plan_file(checked(ConfigFile(Path("plan.toml"), body)))
+    return request_of(body)
 
 
 def servers_of(hosts: list[dict[str, Any]]) -> list[Server]:
     return [
-        Server(one["name"], one["cores"], one["memory_mb"], one["usd_per_month"])
-        for one in hosts
-        for _ in range(one["count"])
+        Server(host["name"], host["cores"], host["memory_mb"], host["usd_per_month"])
+        for host in hosts
+        for _ in range(host["count"])
     ]
 
 
 def fits(fleet: Fleet, memory: list[float], servers: list[Server]) -> bool:
-    """Every way to place the tiers' machines, one tier after the other."""
+    """Try every way to place the tiers' machines, one tier after the other."""
     count = [o.nodes + o.standby for o in fleet]
     size = [o.instance.vcpus for o in fleet]
 
@@ -58,32 +59,32 @@ def fits(fleet: Fleet, memory: list[float], servers: list[Server]) -> bool:
             return True
         able = [h for h, (c, m) in enumerate(room) if c >= size[tier] and m >= memory[tier]]
         for chosen in itertools.combinations(able, count[tier]):
-            left = tuple(
+            room_left = tuple(
                 (c - size[tier], m - memory[tier]) if h in chosen else (c, m)
                 for h, (c, m) in enumerate(room)
             )
-            if rest(tier + 1, left):
+            if rest(tier + 1, room_left):
                 return True
         return False
 
-    return rest(0, tuple((one.cores, one.memory_mb) for one in servers))
+    return rest(0, tuple((server.cores, server.memory_mb) for server in servers))
 
 
 def least(problem: Problem, memory: list[float], servers: list[Server]) -> float:
-    """USD a month of the least set of servers, tried in order of their cost."""
+    """Return USD a month of the cheapest set of servers that holds a fleet within the limits."""
     fleets: dict[tuple[tuple[int, float], ...], Fleet] = {}
     for fleet in itertools.product(*problem.options):
         key = tuple((o.nodes + o.standby, float(o.instance.vcpus)) for o in fleet)
         if key not in fleets and not violations(problem, fleet):
             fleets[key] = fleet
-    kinds = [list(group) for _, group in itertools.groupby(servers, lambda one: one.kind)]
+    kinds = [list(group) for _, group in itertools.groupby(servers, lambda server: server.kind)]
     sets = [
-        [one for kind, n in zip(kinds, counts, strict=True) for one in kind[:n]]
+        [server for kind, n in zip(kinds, counts, strict=True) for server in kind[:n]]
         for counts in itertools.product(*(range(len(kind) + 1) for kind in kinds))
     ]
-    for some in sorted(sets, key=lambda s: sum(one.usd_per_month for one in s)):
-        if any(fits(fleet, memory, some) for fleet in fleets.values()):
-            return sum(one.usd_per_month for one in some)
+    for subset in sorted(sets, key=lambda s: sum(server.usd_per_month for server in s)):
+        if any(fits(fleet, memory, subset) for fleet in fleets.values()):
+            return sum(server.usd_per_month for server in subset)
     return math.inf
 
 
@@ -95,12 +96,29 @@ def test_the_servers_are_the_least_that_hold_any_fleet_which_keeps_the_limits(
     case = asked(slo, hosts, max_nodes=3).case
     problem, memory = case.problem(), [tier.memory_mb for tier in case.tiers]
     servers = servers_of(hosts)
-    found = packed(problem, memory, servers)
-    assert found.proved
+    packing = packed(problem, memory, servers, Deadline(LIMIT_S))
+    assert packing.proved
     best = least(problem, memory, servers)
-    assert (found.usd_per_month or math.inf) == pytest.approx(best)
-    if found.path is not None:
-        assert not violations(problem, found.path)
+    assert (packing.usd_per_month or math.inf) == pytest.approx(best)
+    if packing.path is not None:
+        assert not violations(problem, packing.path)
+
+
+def test_what_presolve_calls_infeasible_is_asked_again_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Presolve errs where a row is met with equality: `test_model.py` has such a program."""
+    hosts = [SMALL, LARGE]
+    case = asked({"availability": 0.9}, hosts).case
+    memory = [tier.memory_mb for tier in case.tiers]
+    arguments = (case.problem(), memory, servers_of(hosts), Deadline(math.inf))
+    usd, optimum = packed(*arguments).usd_per_month, Highs.optimum
+
+    def wrong(solver: Highs, model: Any, limit_s: float, *, presolve: str) -> Any:
+        return None if presolve == "on" else optimum(solver, model, limit_s, presolve=presolve)
+
+    monkeypatch.setattr(Highs, "optimum", wrong)
+    assert packed(*arguments).usd_per_month == usd is not None
 
 
 BOOK = """
@@ -145,16 +163,16 @@ def test_a_smaller_machine_at_the_price_of_a_larger_one_is_placed_where_that_doe
 def test_plan_json_and_tfvars_say_which_machines_share_which_server() -> None:
     plan = make_plan(asked({"availability": 0.9}, [SMALL, LARGE])).plan.to_json_dict()
     body = plan["hosts"]
-    for one in body["servers"]:
-        assert f"# {one['host']}: {', '.join(one['tiers'])}\n" in plan["tfvars"]
+    for server in body["servers"]:
+        assert f"# {server['host']}: {', '.join(server['tiers'])}\n" in plan["tfvars"]
     assert body["proved"]
-    machines = [name for one in body["servers"] for name in one["tiers"]]
+    machines = [name for server in body["servers"] for name in server["tiers"]]
     for name, tier in body["tiers"].items():
         assert machines.count(name) == tier["nodes"] + tier["spares"]
-    assert any(len(one["tiers"]) > 1 for one in body["servers"])
-    assert all(one["cores"] <= 1.0 and one["memory"] <= 1.0 for one in body["servers"])
+    assert any(len(server["tiers"]) > 1 for server in body["servers"])
+    assert all(server["cores"] <= 1.0 and server["memory"] <= 1.0 for server in body["servers"])
     prices = {"small": 20.0, "large": 33.0}
-    assert body["usd_per_month"] == sum(prices[one["host"][:5]] for one in body["servers"])
+    assert body["usd_per_month"] == sum(prices[server["host"][:5]] for server in body["servers"])
 
 
 def test_where_nothing_fits_it_is_said_and_the_plan_stands() -> None:

@@ -17,7 +17,7 @@ from core.config_file import ConfigFile
 from core.errors import InputError
 from optimizer.availability import FailureRates, availability
 from optimizer.integrity import FaultOutcomes, Recovery, integrity
-from optimizer.plan.inputs.plan_file import checked, read_plan
+from optimizer.plan.inputs.plan_file import check_plan, read_plan
 from optimizer.plan.inputs.request import request_from_plan_file
 from optimizer.plan.inputs.variants import Figure
 from optimizer.plan.planner import make_plan
@@ -44,14 +44,14 @@ COUNTED = (
 ILR = COUNTED.format(corrupt=0, crash=8000, of=12000)
 
 
-def _slo(wrong: float = 1000.0, **rest: float) -> str:
-    asked = {"wrong_per_million": wrong, **rest}
-    return "[slo.integrity]\n" + "\n".join(f"{key} = {value}" for key, value in asked.items())
+def _slo(wrong: float = 1000.0, **others: float) -> str:
+    limits = {"wrong_per_million": wrong, **others}
+    return "[slo.integrity]\n" + "\n".join(f"{key} = {value}" for key, value in limits.items())
 
 
-def _planned(folder: Path, asked: str, rest: str) -> dict[str, Any]:
+def _planned(folder: Path, slo: str, tables: str) -> dict[str, Any]:
     path = folder / "plan.toml"
-    path.write_text(HEAD.format(asked=asked) + rest)
+    path.write_text(HEAD.format(asked=slo) + tables)
     return make_plan(request_from_plan_file(read_plan(path))).plan.to_json_dict()
 
 
@@ -60,13 +60,15 @@ def _planned(folder: Path, asked: str, rest: str) -> dict[str, Any]:
 def test_the_share_of_wrong_answers_is_the_chains(
     corrupt_p: float, faults: float, crash_p: float
 ) -> None:
-    asked = request_from_plan_file(_file({"per_node_month": faults}, [_counts(corrupt_p, crash_p)]))
-    assert asked.hardening is not None
-    (variant,) = asked.hardening.offered[0]
-    found = integrity(FaultOutcomes(corrupt_p, crash_p), faults, Recovery()).steady_state
-    assert found is not None
-    share = asked.hardening.corrupt_share(variant).middle
-    assert share == pytest.approx(found.corrupt / (found.corrupt + found.correct), rel=1e-9)
+    request = request_from_plan_file(
+        _file({"per_node_month": faults}, [_counts(corrupt_p, crash_p)])
+    )
+    assert request.hardening is not None
+    (variant,) = request.hardening.offered[0]
+    steady = integrity(FaultOutcomes(corrupt_p, crash_p), faults, Recovery()).steady_state
+    assert steady is not None
+    share = request.hardening.corrupt_share(variant).middle
+    assert share == pytest.approx(steady.corrupt / (steady.corrupt + steady.correct), rel=1e-9)
 
 
 def _counts(corrupt_p: float, crash_p: float, nodt: float = 1.0, of: int = 10**6) -> dict[str, Any]:
@@ -90,7 +92,7 @@ def _file(faults: dict[str, float], *tiers: list[dict[str, Any]], **slo: Any) ->
             for i, variants in enumerate(tiers)
         ],
     }  # fmt: skip
-    return checked(ConfigFile(Path("plan.toml"), values))
+    return check_plan(ConfigFile(Path("plan.toml"), values))
 
 
 @pytest.mark.parametrize(("hits", "of"), [(0, 12000), (3, 100), (100, 100)])
@@ -130,15 +132,15 @@ def test_no_fleet_of_any_variants_is_cheaper(
         limits["corrupt_s_per_month"] = corrupt_s
     file = _file(faults, *tiers, availability=target, integrity=limits)
     file = file.having(scheme=scheme, prices=file.stated.prices.model_copy(update={"book": "ec2"}))
-    found = make_plan(request_from_plan_file(file)).plan
+    plan = make_plan(request_from_plan_file(file)).plan
     costs = _costs(file, faults)
-    assert found.usd_per_month == (pytest.approx(min(costs), abs=0.01) if costs else None)
+    assert plan.usd_per_month == (pytest.approx(min(costs), abs=0.01) if costs else None)
     if not costs:
-        assert found.reasons
+        assert plan.reasons
 
 
 def _costs(file: Any, faults: dict[str, float]) -> list[float]:
-    """USD a month of every fleet of every choice that keeps all limits, by plain loops."""
+    """List USD a month of each fleet of each choice of variants that keeps all limits."""
     from optimizer.prices import load_prices
 
     plan, slo = file.stated, file.stated.slo
@@ -151,8 +153,8 @@ def _costs(file: Any, faults: dict[str, float]) -> list[float]:
     costs = []
     for mix in itertools.product(*(tier.variants for tier in plan.tiers)):
         right, ways, keeps = 1.0, [], True
-        for tier, one, k in zip(plan.tiers, mix, per_page, strict=True):
-            p, crash = (_upper(getattr(one, key), one.injections, level)
+        for tier, variant, k in zip(plan.tiers, mix, per_page, strict=True):
+            p, crash = (_upper(getattr(variant, key), variant.injections, level)
                         for key in ("corrupt", "crash"))  # fmt: skip
             x = rate * p * 21_600 / 2_592_000
             right *= (1 / (1 + x)) ** k
@@ -160,7 +162,7 @@ def _costs(file: Any, faults: dict[str, float]) -> list[float]:
                 2_592_000 * x / (1 + x) <= slo.integrity.corrupt_s_per_month
             )
             rates = FailureRates(crash_per_year=1.0 + rate * crash * 365 / 30)
-            load = 10.0 * k * tier.processing_s / one.nodt
+            load = 10.0 * k * tier.processing_s / variant.nodt
             ways.append(_tier_ways(load, rates, plan.scheme, machines))
         if keeps and 1e6 * (1 - right) <= slo.integrity.wrong_per_million:
             costs += [
@@ -178,44 +180,47 @@ def _upper(hits: int, of: int, level: float) -> float:
 def _tier_ways(
     load: float, rates: FailureRates, scheme: str, machines: Any
 ) -> list[tuple[float, float]]:
-    """Cost and unavailability of all ways to build a tier of at most four machines."""
-    found = []
+    """List cost and unavailability of each way to build a tier of at most four machines."""
+    ways = []
     for machine, needed in itertools.product(machines, range(1, 5)):
         if load / (needed * machine.sustained_cores) > 0.9:
             continue
         for mechanism, extra in itertools.product(("ara", "pf"), range(5 - needed)):
             if scheme == "cloud" and mechanism == "pf" and extra:
                 continue
-            lost = availability(needed, extra, rates, mechanism=mechanism, scheme=scheme)
+            prediction = availability(needed, extra, rates, mechanism=mechanism, scheme=scheme)
             usd = (needed + extra) * machine.usd_per_month
-            found.append((usd, lost.unavailability_most))
-    return found
+            ways.append((usd, prediction.unavailability_most))
+    return ways
 
 
 def test_a_limit_that_native_breaks_buys_the_hardened_variant_and_says_what_it_costs(
     tmp_path: Path,
 ) -> None:
-    free = _planned(tmp_path, _slo(900_000.0), FAULTS + TIER + NATIVE + ILR)
-    kept = _planned(tmp_path, _slo(1000.0), FAULTS + TIER + NATIVE + ILR)
-    assert (free["tiers"]["web"]["variant"], kept["tiers"]["web"]["variant"]) == ("native", "ilr")
-    less = kept["usd_per_month"] - free["usd_per_month"]
-    assert kept["integrity"]["without"]["usd_less"] == pytest.approx(less, abs=0.01)
-    assert kept["integrity"]["wrong_per_million"]["high"] <= 1000.0
-    assert free["integrity"]["wrong_per_million"]["expected"] > 1000.0
-    assert any(text.startswith("integrity:") for text in kept["binding"])
-    assert "# web is built as ilr" in kept["tfvars"]
-    assert any("without counts" in text for text in free["warnings"])
-    assert not any("without counts" in text for text in kept["warnings"])
+    native = _planned(tmp_path, _slo(900_000.0), FAULTS + TIER + NATIVE + ILR)
+    hardened = _planned(tmp_path, _slo(1000.0), FAULTS + TIER + NATIVE + ILR)
+    assert (native["tiers"]["web"]["variant"], hardened["tiers"]["web"]["variant"]) == (
+        "native",
+        "ilr",
+    )
+    usd_less = hardened["usd_per_month"] - native["usd_per_month"]
+    assert hardened["integrity"]["without"]["usd_less"] == pytest.approx(usd_less, abs=0.01)
+    assert hardened["integrity"]["wrong_per_million"]["high"] <= 1000.0
+    assert native["integrity"]["wrong_per_million"]["expected"] > 1000.0
+    assert any(text.startswith("integrity:") for text in hardened["binding"])
+    assert "# web is built as ilr" in hardened["tfvars"]
+    assert any("without counts" in text for text in native["warnings"])
+    assert not any("without counts" in text for text in hardened["warnings"])
 
 
 def test_too_few_injections_do_not_pass_and_more_of_the_same_do(tmp_path: Path) -> None:
     few = COUNTED.format(corrupt=0, crash=10, of=20)
     enough = COUNTED.format(corrupt=0, crash=500, of=1000)
-    lost = _planned(tmp_path, _slo(200.0), FAULTS + TIER + few)
-    assert lost["integrity"]["wrong_per_million"]["expected"] == 0.0
-    assert not lost["feasible"]
-    assert any("too little evidence" in reason for reason in lost["reasons"])
-    assert any("tier web binds" in reason for reason in lost["reasons"])
+    plan = _planned(tmp_path, _slo(200.0), FAULTS + TIER + few)
+    assert plan["integrity"]["wrong_per_million"]["expected"] == 0.0
+    assert not plan["feasible"]
+    assert any("too little evidence" in reason for reason in plan["reasons"])
+    assert any("tier web binds" in reason for reason in plan["reasons"])
     assert _planned(tmp_path, _slo(200.0), FAULTS + TIER + enough)["feasible"]
 
 
@@ -232,13 +237,14 @@ def test_what_a_run_counted_is_what_its_counts_say(tmp_path: Path) -> None:
     )
     by_hand = COUNTED.format(corrupt=3, crash=3000, of=6000)
     read, typed = (
-        _planned(tmp_path, _slo(), FAULTS + TIER + one)["integrity"] for one in (by_run, by_hand)
+        _planned(tmp_path, _slo(), FAULTS + TIER + variant)["integrity"]
+        for variant in (by_run, by_hand)
     )
     assert read == typed
     (tmp_path / "result.json").write_text(json.dumps({**head, "valid": False, "bitflips": body}))
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         _planned(tmp_path, _slo(), FAULTS + TIER + by_run)
-    assert "variants" in refused.value.place
+    assert "variants" in error.value.place
 
 
 MACHINE = {"tier": "web", "role": "r", "cpus": 1.0, "memory_mb": 512, "nic_mbps": 200.0,
@@ -255,8 +261,8 @@ def test_the_throughput_of_two_runs_is_the_low_end_over_the_high_end(tmp_path: P
         (tmp_path / name / "result.json").write_text(json.dumps({**head, "capacity": body}))
     runs = 'nodt_run = "hard"\nnative_run = "plain"\n'
     tier = FAULTS + TIER + ILR.replace('nodt = 0.5\nnodt_source = "x"\n', runs)
-    found = _planned(tmp_path, _slo(), tier)
-    assert found["integrity"]["tiers"]["web"]["nodt"] == pytest.approx(0.6)
+    plan = _planned(tmp_path, _slo(), tier)
+    assert plan["integrity"]["tiers"]["web"]["nodt"] == pytest.approx(0.6)
     # One run with an arm for each variant says the same.
     works = {
         f"w-{name}": json.loads((tmp_path / name / "result.json").read_text())["capacity"][
@@ -268,11 +274,11 @@ def test_the_throughput_of_two_runs_is_the_low_end_over_the_high_end(tmp_path: P
     head = {"kind": "capacity", "experiment": "e", "run": "both"}
     (tmp_path / "both").mkdir()
     (tmp_path / "both" / "result.json").write_text(json.dumps({**head, "capacity": body}))
-    one = (
+    variant = (
         'nodt_run = "both"\nworkload = "w-hard"\nnative_run = "both"\nnative_workload = "w-plain"\n'
     )
-    again = _planned(tmp_path, _slo(), tier.replace(runs, one))
-    assert again["integrity"]["tiers"]["web"]["nodt"] == pytest.approx(0.6)
+    repeated = _planned(tmp_path, _slo(), tier.replace(runs, variant))
+    assert repeated["integrity"]["tiers"]["web"]["nodt"] == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize(
@@ -292,9 +298,9 @@ def test_the_throughput_of_two_runs_is_the_low_end_over_the_high_end(tmp_path: P
 def test_half_a_question_is_refused_at_its_key(
     tmp_path: Path, asked: str, rest: str, place: str
 ) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         _planned(tmp_path, asked, rest)
-    assert place in refused.value.place
+    assert place in error.value.place
 
 
 def test_the_terminal_shows_the_variant_and_the_wrong_answers(tmp_path: Path) -> None:
@@ -309,9 +315,9 @@ def test_the_terminal_shows_the_variant_and_the_wrong_answers(tmp_path: Path) ->
 def test_the_tier_that_a_page_asks_most_often_is_the_one_that_binds(tmp_path: Path) -> None:
     few = COUNTED.format(corrupt=0, crash=10, of=20)
     db = TIER.replace('"web"', '"db"').replace("0.05", "0.001") + "requests_per_copy = 14.0\n"
-    lost = _planned(tmp_path, _slo(200.0), FAULTS + TIER + few + db + few)
-    assert not lost["feasible"]
-    assert any("tier db binds" in reason for reason in lost["reasons"])
+    plan = _planned(tmp_path, _slo(200.0), FAULTS + TIER + few + db + few)
+    assert not plan["feasible"]
+    assert any("tier db binds" in reason for reason in plan["reasons"])
 
 
 ZONES = (
@@ -327,11 +333,11 @@ def test_over_zones_faults_crash_machines_in_the_search_as_in_what_is_said_of_it
     path = tmp_path / "plan.toml"
     faults = f'\n[transient_faults]\nper_node_month = {per_month}\nsource = "x"\n'
     path.write_text(HEAD.format(asked=_slo()) + faults + ZONES + TIER + ILR)
-    found = make_plan(request_from_plan_file(read_plan(path)))
-    assert found.found is not None
-    assert found.found.path is not None
-    (option,), (tier,) = found.found.path, found.case.tiers
+    outcome = make_plan(request_from_plan_file(read_plan(path)))
+    assert outcome.solution is not None
+    assert outcome.solution.path is not None
+    (option,), (tier,) = outcome.solution.path, outcome.case.tiers
     assert (tier.crash_more_per_year > 1.0) is (per_month > 1.0)
-    assert found.case.unavailability(option) == pytest.approx(option.unavailability, rel=1e-12)
-    spread = found.plan.to_json_dict()["domains"]["spread"]["web"]["zone"]
+    assert outcome.case.unavailability(option) == pytest.approx(option.unavailability, rel=1e-12)
+    spread = outcome.plan.to_json_dict()["domains"]["spread"]["web"]["zone"]
     assert sum(spread) == option.needed + option.extra

@@ -72,22 +72,22 @@ def from_run(scenario: str, arm: str = "new", row: str = "Z3", run: str = "run")
 def test_the_upper_end_of_a_slowdown_is_the_share_that_is_left(folder: Path) -> None:
     measured = asked(folder, f"limp_capacity = {from_run('10')}")
     assert _limp_capacity(measured) == pytest.approx(0.4)
-    [said] = [text for text in measured.remarks if "limping" in text]
-    assert "0.4 of one" in said
-    assert "1.6 to 2.5" in said
-    assert "20261124T000000Z" in said
+    [remark] = [text for text in measured.remarks if "limping" in text]
+    assert "0.4 of one" in remark
+    assert "1.6 to 2.5" in remark
+    assert "20261124T000000Z" in remark
     cut = asked(folder, f"limp_capacity = {from_run('1000')}")
     assert _limp_capacity(cut) == 0.0, "waits were cut short"
     assert any("nothing" in text for text in cut.remarks)
 
 
 def test_a_remedy_is_an_arm_of_the_run(folder: Path) -> None:
-    more = f"""[[remedies]]
+    tables = f"""[[remedies]]
 name = "hedged"
 usd_per_month = 1.0
 limp_capacity = {from_run("10", arm="hedged")}
 """
-    question = asked(folder, f"limp_capacity = {from_run('10')}", more)
+    question = asked(folder, f"limp_capacity = {from_run('10')}", tables)
     [remedy] = question.case.remedies
     assert remedy.limp_capacity == pytest.approx(0.8)
     assert any(text.startswith("remedy hedged") for text in question.remarks)
@@ -108,10 +108,10 @@ limp_capacity = {from_run("10", arm="hedged")}
 def test_a_run_that_does_not_say_it_is_refused_at_its_line(
     folder: Path, rates: str, named: str
 ) -> None:
-    with pytest.raises(InputError, match=named) as refused:
+    with pytest.raises(InputError, match=named) as error:
         asked(folder, f"limp_capacity = {rates}")
-    assert "limp_capacity" in refused.value.place
-    assert "plan.toml:12" in refused.value.place
+    assert "limp_capacity" in error.value.place
+    assert "plan.toml:12" in error.value.place
 
 
 def test_a_run_that_is_not_valid_says_nothing(folder: Path) -> None:
@@ -122,11 +122,11 @@ def test_a_run_that_is_not_valid_says_nothing(folder: Path) -> None:
 
 
 def test_a_speed_that_no_bound_tells_is_refused(folder: Path) -> None:
-    more = f"""[[remedies]]
+    tables = f"""[[remedies]]
 name = "hedged"
 usd_per_month = 1.0
 limp_speed = {from_run("1000")}
 """
-    with pytest.raises(InputError, match="upper bound") as refused:
-        asked(folder, "", more)
-    assert "remedies.0.limp_speed" in refused.value.place
+    with pytest.raises(InputError, match="upper bound") as error:
+        asked(folder, "", tables)
+    assert "remedies.0.limp_speed" in error.value.place

@@ -15,15 +15,17 @@ from hypothesis import strategies as st
 
 from core.errors import UnstableError
 from optimizer.availability import FailureRates, availability
+from optimizer.commands.plan_text import unproved
 from optimizer.latency import TierLatency
 from optimizer.latency.station import POLICIES
 from optimizer.plan.inputs.case import Case, Slo
 from optimizer.plan.solve.choices import cheapest_of
-from optimizer.plan.solve.model import Solution, solve
+from optimizer.plan.solve.deadline import Deadline, OutOfTimeError
+from optimizer.plan.solve.model import LIMIT_S, Solution, solve
 from optimizer.plan.solve.options import Covers, Degraded, Limits, Option, TierDemand, usd_when_off
-from optimizer.plan.solve.presolve import eligible, routes_by_cost
+from optimizer.plan.solve.presolve import eligible_pools, routes_by_cost
 from optimizer.plan.solve.problem import Path, Problem, unavailability_of, violations
-from optimizer.plan.solve.table import tier_table, undominated
+from optimizer.plan.solve.table import find_undominated, tier_table
 from optimizer.prices import Instance, PriceBook
 from optimizer.tests.small_problems import all_plans, latency, option, small_problems
 from optimizer.tests.synthetic import plan_instance
@@ -31,10 +33,11 @@ from random_tests import examples
 
 DEGRADED = (None, Degraded(nodes_down=1), Degraded(nodes_down=2),
             Degraded(limping=1, limp_speed=0.5))  # fmt: skip
+STILL = Deadline(LIMIT_S, lambda: 0.0)  # which is never over
 
 
 def _while_degraded(condition: Degraded) -> Any:
-    """The same law with what is left of a tier; a limping server makes the whole tier slower."""
+    """Return the law of a degraded tier: fewer servers, slower by each limping one."""
 
     def found(path: Path, tier: int) -> dict[int, float]:
         left = replace(path[tier], needed=condition.servers(path[tier]))
@@ -59,26 +62,26 @@ def problems(draw: st.DrawFn) -> Problem:
 @examples(200)
 @given(problems())
 def test_the_plan_costs_what_exhaustive_enumeration_finds(problem: Problem) -> None:
-    plans, found = all_plans(problem), solve(problem)
+    plans, solution = all_plans(problem), solve(problem)
     if not plans:
-        assert found.path is None
+        assert solution.path is None
     else:
-        assert found.path is not None
-        assert violations(problem, found.path) == []
-        assert found.usd_per_month == pytest.approx(plans[0][0], abs=1e-9)
+        assert solution.path is not None
+        assert violations(problem, solution.path) == []
+        assert solution.usd_per_month == pytest.approx(plans[0][0], abs=1e-9)
 
 
 @examples(50)
 @given(small_problems())
 def test_routes_come_in_the_order_of_their_least_cost(problem: Problem) -> None:
-    pools = eligible(replace(problem, unavailability_max=None))
-    found = list(routes_by_cost(pools, [pool.columns.usd for pool in pools]))
+    pools = eligible_pools(replace(problem, unavailability_max=None))
+    routes = list(routes_by_cost(pools, [pool.columns.usd for pool in pools]))
     least: dict[tuple[tuple[int, int], ...], float] = {}
-    free = replace(problem, unavailability_max=None, latency_ms_max={})
-    for usd, path in all_plans(free):
+    unlimited = replace(problem, unavailability_max=None, latency_ms_max={})
+    for usd, path in all_plans(unlimited):
         least.setdefault(tuple((o.upstream, o.replicas) for o in path), usd)
-    assert {route: usd for usd, route in found} == pytest.approx(least)
-    assert [usd for usd, _ in found] == sorted(usd for usd, _ in found)
+    assert {route: usd for usd, route in routes} == pytest.approx(least)
+    assert [usd for usd, _ in routes] == sorted(usd for usd, _ in routes)
 
 
 def test_the_first_routes_of_very_many_are_had_at_once() -> None:
@@ -86,7 +89,7 @@ def test_the_first_routes_of_very_many_are_had_at_once() -> None:
         tuple(option(t, 2**a, r, needed=2, vcpus=2, usd=r) for a in range(t + 1) for r in (1, 2))
         for t in range(24)
     )
-    pools = eligible(Problem(options=tiers, latency=latency))
+    pools = eligible_pools(Problem(options=tiers, latency=latency))
     routes = routes_by_cost(pools, [pool.columns.usd for pool in pools])
     assert [usd for usd, _ in itertools.islice(routes, 3)] == [24.0, 25.0, 25.0]
 
@@ -97,10 +100,10 @@ def test_the_solvers_tolerance_does_not_swallow_nines() -> None:
     dear = [option(t, 1, 1, 2, 2, usd=20.0, u=1e-10) for t in range(2)]
     tiers = tuple((c, d) for c, d in zip(cheap, dear, strict=True))
     problem = Problem(tiers, latency, unavailability_max=1e-9)
-    found = solve(problem)
-    assert found.path is not None
-    assert unavailability_of(found.path) <= 1e-9
-    assert found.usd_per_month == 30.0  # one dear tier is enough: 7e-10
+    solution = solve(problem)
+    assert solution.path is not None
+    assert unavailability_of(solution.path) <= 1e-9
+    assert solution.usd_per_month == 30.0  # one dear tier is enough: 7e-10
 
 
 def test_what_a_fleet_reaches_is_a_limit_that_it_keeps() -> None:
@@ -123,14 +126,6 @@ def test_what_a_fleet_reaches_is_a_limit_that_it_keeps() -> None:
     assert solve(problem).path == only
 
 
-def test_upstream_replicas_choose_the_level_of_the_tier_below() -> None:
-    """r = 2 above costs nothing here, but then only the dear option of level 2 is left below."""
-    front = (option(0, 1, 1, 2, 2, usd=11.0), option(0, 1, 2, 2, 2, usd=10.0))
-    back = (option(1, 1, 1, 2, 2, usd=10.0), option(1, 2, 1, 2, 2, usd=50.0))
-    found = solve(Problem((front, back), latency))
-    assert found.path == (front[0], back[0])
-
-
 def test_extra_nodes_stand_in_for_a_lost_one_and_spares_of_a_pool_do_not() -> None:
     ara = option(0, 1, 2, 3, 2, used=0.5, mechanism="ara", extra=1)
     pf = replace(ara, mechanism="pf")
@@ -150,24 +145,53 @@ def test_a_tier_that_cannot_hold_its_replicas_when_degraded_is_out() -> None:
 
 
 def test_a_search_without_time_says_how_far_off_it_may_be(big: Problem) -> None:
-    whole = solve(big)
-    assert whole.proved
-    assert whole.usd_per_month is not None
-    cut = solve(big, limit_s=0.0)
+    full = solve(big)
+    assert full.proved
+    assert full.usd_per_month is not None
+    cut = solve(big, None, Deadline(0.0))
     assert not cut.proved
     assert cut.gap is not None
     assert cut.usd_per_month is not None
     assert cut.path is not None
     assert violations(big, cut.path) == []
-    assert whole.usd_per_month <= cut.usd_per_month
-    assert (1.0 - cut.gap) * cut.usd_per_month <= whole.usd_per_month + 1e-6
+    assert full.usd_per_month <= cut.usd_per_month
+    assert (1.0 - cut.gap) * cut.usd_per_month <= full.usd_per_month + 1e-6
+
+
+def test_choices_that_no_time_was_left_for_are_counted_and_leave_no_bound() -> None:
+    problem = Problem(_chain_of(range(1, 7)), latency, latency_ms_max={95: 600.0})
+
+    def no_time(_check: Any) -> Problem:
+        raise OutOfTimeError("plan", expected="the options", got="neither")
+
+    choice = cheapest_of([lambda _check: problem, no_time, no_time], STILL)
+    assert choice.decided == 1
+    assert choice.found.gap == 1.0
+    with pytest.raises(OutOfTimeError) as error:
+        cheapest_of([no_time, no_time], Deadline(7.0, lambda: 0.0))
+    assert "2 choices within 7 s" in error.value.expected
+
+
+@pytest.mark.parametrize(
+    ("gap", "variants", "told"),
+    [(0.25, None, "25.0%"), (1.0, None, "7 solves"), (1.0, (3, 256), "3 of 256 choices")],
+)
+def test_a_gap_without_a_bound_is_told_as_how_far_the_search_came(
+    gap: float, variants: tuple[int, int] | None, told: str
+) -> None:
+    keys = ("choices_decided", "choices_that_keep")
+    solver = {"gap": gap, "seconds": 120.04, "solves": 7, "latency_cuts": 2000}
+    integrity = None if variants is None else dict(zip(keys, variants, strict=True))
+    text = unproved({"solver": solver, "integrity": integrity})
+    assert told in text
+    assert "100" not in text
 
 
 def _bumpy(path: Path) -> dict[int, float]:
-    """Three servers in the middle tier are slower than one."""
-    found = latency(path)
+    """Return a latency that is higher with three servers in the middle tier than with fewer."""
+    latencies = latency(path)
     bump = 1.0 + 3.0 * (path[1].needed == 3)
-    return {q: bump * value for q, value in found.items()}
+    return {q: bump * value for q, value in latencies.items()}
 
 
 def _chain_of(sizes: range) -> tuple[Any, ...]:
@@ -178,17 +202,17 @@ def _chain_of(sizes: range) -> tuple[Any, ...]:
 def test_a_law_that_is_slower_with_more_nodes_proves_nothing(limit_ms: float, found: bool) -> None:
     smooth = Problem(_chain_of(range(1, 7)), latency, latency_ms_max={95: limit_ms})
     bumpy = replace(smooth, latency=_bumpy)
-    assert cheapest_of([lambda _check: smooth], clock=lambda: 0.0).found.proved
-    chosen = cheapest_of([lambda _check: bumpy], clock=lambda: 0.0).found
-    assert (chosen.path is not None) == found
-    assert not chosen.proved
-    assert chosen.proof == "none"
-    assert "tier t1" in (chosen.breach or "")
-    assert "3 x 2 vCPUs" in (chosen.breach or "")
+    assert cheapest_of([lambda _check: smooth], STILL).found.proved
+    solution = cheapest_of([lambda _check: bumpy], STILL).found
+    assert (solution.path is not None) == found
+    assert not solution.proved
+    assert solution.proof == "none"
+    assert "tier t1" in (solution.breach or "")
+    assert "3 x 2 vCPUs" in (solution.breach or "")
     if found:
-        assert 0 < chosen.gap <= 1.0  # type: ignore[operator]
+        assert 0 < solution.gap <= 1.0  # type: ignore[operator]
     else:
-        assert chosen.gap is None
+        assert solution.gap is None
 
 
 @pytest.fixture(scope="module")
@@ -197,13 +221,13 @@ def big() -> Problem:
 
 
 def test_six_tiers_are_proved_and_keep_every_limit(big: Problem) -> None:
-    found, free = solve(big), solve(big.without("latency"))
-    assert found.proof == "labels"
-    assert found.path is not None
-    assert violations(big, found.path) == []
-    assert found.usd_per_month is not None
-    assert free.usd_per_month is not None
-    assert free.usd_per_month < found.usd_per_month  # latency had its price
+    solution, unlimited = solve(big), solve(big.without("latency"))
+    assert solution.proof == "labels"
+    assert solution.path is not None
+    assert violations(big, solution.path) == []
+    assert solution.usd_per_month is not None
+    assert unlimited.usd_per_month is not None
+    assert unlimited.usd_per_month < solution.usd_per_month  # latency had its price
 
 
 SLOW = (12, 0.5)  # takes the cuts as long as all others
@@ -211,7 +235,7 @@ SLOW = (12, 0.5)  # takes the cuts as long as all others
 
 @pytest.mark.parametrize(
     ("seed", "tightness"),
-    [one for one in itertools.product((0, 4, 7, 12, 20), (0.3, 0.5)) if one != SLOW]
+    [choice for choice in itertools.product((0, 4, 7, 12, 20), (0.3, 0.5)) if choice != SLOW]
     + [pytest.param(*SLOW, marks=pytest.mark.long)],
 )
 def test_labels_and_cuts_prove_the_same_cost(seed: int, tightness: float) -> None:
@@ -229,26 +253,25 @@ def test_labels_and_cuts_prove_the_same_cost_when_degraded(condition: Degraded) 
     case = plan_instance(3, tiers=3, types=8, max_nodes=8, max_replicas=2, tightness=0.6)
     slo = case.slo.model_copy(update={"degraded": condition})
     problem = replace(case, slo=slo).problem()
-    still: dict[str, Any] = {"clock": lambda: 0.0}
-    by_labels = solve(problem, **still)
-    by_cuts = solve(replace(problem, chain=None), **still)
+    by_labels = solve(problem, None, STILL)
+    by_cuts = solve(replace(problem, chain=None), None, STILL)
     assert by_cuts.proof == "cuts"
     assert by_labels.proved
     assert by_labels.usd_per_month == pytest.approx(by_cuts.usd_per_month, abs=1e-6)
     assert by_labels.path is not None
     assert violations(problem, by_labels.path) == []
-    free = solve(case.problem(), **still)
-    assert (free.usd_per_month or 0.0) < (by_labels.usd_per_month or 0.0)
+    undegraded = solve(case.problem(), None, STILL)
+    assert (undegraded.usd_per_month or 0.0) < (by_labels.usd_per_month or 0.0)
 
 
 @examples(100)
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=40))
 def test_undominated_rows_are_those_that_none_matches_or_undercuts(rows: list[Any]) -> None:
     table = np.array(rows, dtype=float)
-    kept = undominated(table)
+    undominated = find_undominated(table)
     for i, row in enumerate(table):
-        beaten = [j for j in kept if j != i and np.all(table[j] <= row)]
-        assert (i in kept) == (not beaten)
+        rivals = [j for j in undominated if j != i and np.all(table[j] <= row)]
+        assert (i in undominated) == (not rivals)
 
 
 def test_the_table_holds_a_match_for_every_fleet_that_could_be_built() -> None:
@@ -267,18 +290,20 @@ def test_the_table_holds_a_match_for_every_fleet_that_could_be_built() -> None:
     table = tier_table(demand, [1, 2], machines, Covers(rates, "on-prem", limits), limits)
     c, checked = table.columns, 0
     left = 1.0 - 0.2 * (1.0 - 0.5)
-    for level, r, one, n in itertools.product([1, 2], [1, 2], machines, range(1, 6)):
-        used = 20.0 * level * r * 0.02 / (n * one.sustained_cores * left)
-        if n < r or used >= 1.0:
+    for level, r, machine, n in itertools.product([1, 2], [1, 2], machines, range(1, 6)):
+        utilisation = 20.0 * level * r * 0.02 / (n * machine.sustained_cores * left)
+        if n < r or utilisation >= 1.0:
             continue
         for mechanism, extra in itertools.product(["ara", "pf"], range(6 - n)):
             u = availability(n, extra, rates, mechanism=mechanism, scheme="on-prem").unavailability
-            off = usd_when_off(one)
-            usd = n * one.usd_per_month + extra * (off if mechanism == "pf" else one.usd_per_month)
+            usd_off = usd_when_off(machine)
+            usd = n * machine.usd_per_month + extra * (
+                usd_off if mechanism == "pf" else machine.usd_per_month
+            )
             match = (c.upstream == level) & (c.replicas == r) & (c.needed == n)
-            match &= (c.vcpus == one.vcpus) & np.isclose(c.utilisation, used)
+            match &= (c.vcpus == machine.vcpus) & np.isclose(c.utilisation, utilisation)
             match &= (c.usd <= usd + 1e-9) & (c.unavailability <= u + 1e-10)
-            assert match.any(), (level, r, one.name, n, mechanism, extra)
+            assert match.any(), (level, r, machine.name, n, mechanism, extra)
             checked += 1
     assert checked > 100
     assert all(o.usd_per_month > 0 and 0 < o.utilisation < 1 for o in table)
@@ -322,29 +347,19 @@ def _case(
 
 
 def _planned(case: Case) -> Solution:
-    found = cheapest_of([lambda check: case.problem(check=check)], clock=lambda: 0.0).found
-    assert found.proved
-    return found
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-def test_fewer_nodes_allowed_are_never_cheaper(policy: str) -> None:
-    usd = [_planned(_case(n, policy=policy)).usd_per_month or float("inf") for n in (6, 4, 3, 2)]
-    assert usd == sorted(usd)
-    assert usd[0] < usd[-1]
-
-
-def test_more_load_is_never_cheaper() -> None:
-    rates = (20.0, 40.0, 70.0, 90.0, 120.0)
-    usd = [_planned(_case(4, rate)).usd_per_month or float("inf") for rate in rates]
-    assert usd == sorted(usd)
+    solution = cheapest_of([lambda check: case.problem(check=check)], STILL).found
+    assert solution.proved
+    return solution
 
 
 def _each_size(tier: Iterable[Option]) -> list[Option]:
-    """The cheapest option of each size; without a limit of availability no other counts."""
+    """List the cheapest option of each size: no other counts without a limit of availability."""
     best: dict[tuple[float, ...], Option] = {}
-    for one in sorted(tier, key=lambda option: option.usd_per_month):
-        best.setdefault((one.upstream, one.replicas, one.needed, one.instance.vcpus), one)
+    for candidate in sorted(tier, key=lambda option: option.usd_per_month):
+        best.setdefault(
+            (candidate.upstream, candidate.replicas, candidate.needed, candidate.instance.vcpus),
+            candidate,
+        )
     return list(best.values())
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from core.errors import InputError
 from core.tolerances import U_FLOOR
 from optimizer.availability import FailureRates, availability, least_extra_nodes, least_pool, sizes
-from optimizer.availability.rates import shown
+from optimizer.availability.rates import availability_text
 from optimizer.latency import TierLatency
 from optimizer.plan.inputs.case import Case, Slo, slo_from
 from optimizer.plan.solve.model import solve
@@ -28,13 +28,13 @@ DEGRADED = (None, Degraded(nodes_down=1), Degraded(nodes_down=3),
 SHOCKS = FailureRates(common_cause=0.5, common_cause_nodes=4)
 
 
-def _case(rates: FailureRates, target: float, max_nodes: int, **rest: Any) -> Case:
+def _case(rates: FailureRates, target: float, max_nodes: int, **figures: Any) -> Case:
     """One tier of c5.large, 100 requests a second of `busy_s` each."""
-    law = TierLatency(rest.pop("busy_s", 0.02), 1.0, 1.0)
-    tier = TierDemand("web", law, 100.0, 512.0, instance_types=rest.pop("types", ("c5.large",)))
-    return Case(tiers=(tier,), slo=Slo(availability=target, degraded=rest.pop("degraded", None)),
-                scheme=rest.pop("scheme", "cloud"), region="us-east-1",
-                book=rest.pop("book", load_prices()),
+    law = TierLatency(figures.pop("busy_s", 0.02), 1.0, 1.0)
+    tier = TierDemand("web", law, 100.0, 512.0, instance_types=figures.pop("types", ("c5.large",)))
+    return Case(tiers=(tier,), slo=Slo(availability=target, degraded=figures.pop("degraded", None)),
+                scheme=figures.pop("scheme", "cloud"), region="us-east-1",
+                book=figures.pop("book", load_prices()),
                 limits=Limits(max_nodes=max_nodes, max_replicas=1, max_utilisation=1.0),
                 rates=rates)  # fmt: skip
 
@@ -42,7 +42,7 @@ def _case(rates: FailureRates, target: float, max_nodes: int, **rest: Any) -> Ca
 def _on_premises(
     needed: int, rates: FailureRates, target: float, max_nodes: int, mechanism: str
 ) -> Case:
-    """A load that so many nodes carry, with room for half a node, covered in one way."""
+    """Build a case whose load needs `needed` nodes, half a node idle, with one mechanism."""
     case = _case(rates, target, max_nodes, busy_s=0.02 * (needed - 0.5), scheme="on-prem")
     return replace(case, tiers=(replace(case.tiers[0], mechanisms=(mechanism,)),))
 
@@ -50,33 +50,25 @@ def _on_premises(
 @pytest.mark.parametrize("max_nodes", [6, 20])
 def test_a_step_without_gain_is_no_reason_to_stop(max_nodes: int) -> None:
     """Shocks of four: a third extra node changes nothing, a fourth one does."""
-    found = solve(_case(SHOCKS, 0.9999999, max_nodes).problem())
-    assert found.path is not None
-    assert found.path[0].nodes == 6
-    assert found.usd_per_month == pytest.approx(372.30)
-
-
-def test_three_extra_nodes_outlast_shocks_of_three() -> None:
-    rates = FailureRates(common_cause=0.1, common_cause_nodes=3)
-    found = solve(_case(rates, 0.99999999, 4, busy_s=0.01).problem())
-    assert found.path is not None
-    assert (found.path[0].needed, found.path[0].nodes) == (1, 4)
-    assert found.usd_per_month == pytest.approx(248.20)
+    solution = solve(_case(SHOCKS, 0.9999999, max_nodes).problem())
+    assert solution.path is not None
+    assert solution.path[0].nodes == 6
+    assert solution.usd_per_month == pytest.approx(372.30)
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 4, 7])
 def test_the_plan_and_the_sizing_agree_on_the_least_nodes(nodes: int) -> None:
     rates = FailureRates(common_cause=0.5, common_cause_nodes=nodes)
-    found = solve(_case(rates, 0.9999999, 20, busy_s=0.01).problem())
-    sized = least_extra_nodes(1, 0.9999999, rates, scheme="cloud")
-    assert found.path is not None
-    assert found.path[0].needed == 1
-    assert found.path[0].extra == sized.extra
+    solution = solve(_case(rates, 0.9999999, 20, busy_s=0.01).problem())
+    sizing = least_extra_nodes(1, 0.9999999, rates, scheme="cloud")
+    assert solution.path is not None
+    assert solution.path[0].needed == 1
+    assert solution.path[0].extra == sizing.extra
 
 
 @st.composite
 def rates(draw: st.DrawFn) -> FailureRates:
-    """Shocks of any size or none, limping nodes, repair; at a stated confidence or certain."""
+    """Draw rates with or without shocks, limping and repair, exact or at a confidence."""
     table: dict[str, Any] = {
         "crash_per_year": draw(st.sampled_from([1.0, 9.0, {"count": 2, "node_years": 3.0}])),
         "failover_s": draw(st.sampled_from([15.0, 600.0])),
@@ -88,8 +80,8 @@ def rates(draw: st.DrawFn) -> FailureRates:
     if draw(st.sampled_from([False, False, True])):
         table |= {"limp_per_year": 2.0, "limp_recovery_s": 7_200.0}
         table["limp_capacity"] = draw(st.sampled_from([0.0, 0.5]))
-    known = rates_from({key: value for key, value in table.items() if value is not None})
-    return known.at(draw(st.sampled_from([0.5, 0.95])))
+    uncertain = rates_from({key: value for key, value in table.items() if value is not None})
+    return uncertain.at(draw(st.sampled_from([0.5, 0.95])))
 
 
 @examples(100)
@@ -99,15 +91,17 @@ def rates(draw: st.DrawFn) -> FailureRates:
 def test_planner_and_target_find_the_same_least_size(
     rates: FailureRates, scheme: str, mechanism: str, needed: int, target: float
 ) -> None:
-    tried = sizes(needed, 12, rates, mechanism=mechanism, scheme=scheme)
-    first = next((size for size, one in enumerate(tried) if one.keeps(target)), None)
+    predictions = sizes(needed, 12, rates, mechanism=mechanism, scheme=scheme)
+    first = next(
+        (size for size, prediction in enumerate(predictions) if prediction.keeps(target)), None
+    )
     if mechanism == "ara":
-        sized = least_extra_nodes(needed, target, rates, scheme=scheme, extra_max=12)
+        sizing = least_extra_nodes(needed, target, rates, scheme=scheme, extra_max=12)
     elif scheme == "on-prem":
-        sized = least_pool(needed, target, rates, pool_max=12)
+        sizing = least_pool(needed, target, rates, pool_max=12)
     else:
         return  # the cloud's pool has no end, and no size
-    assert sized.extra == first
+    assert sizing.extra == first
 
 
 @examples(40)
@@ -116,35 +110,35 @@ def test_planner_and_target_find_the_same_least_size(
 def test_a_target_between_two_sizes_has_one_answer(
     rates: FailureRates, mechanism: str, needed: int, place: float, share: float
 ) -> None:
-    """However near they are: what the command finds is what the planner buys."""
-    most = 12
+    """The command finds the size that the planner buys, however near the two sizes are."""
+    extra_max = 12
     figures = [
-        one.unavailability_most
-        for one in sizes(needed, most, rates, mechanism=mechanism, scheme="on-prem")
+        prediction.unavailability_most
+        for prediction in sizes(needed, extra_max, rates, mechanism=mechanism, scheme="on-prem")
     ]
     steps = [(a, b) for a, b in itertools.pairwise(figures) if a > b] or [(1.0, figures[0])]
     above, below = steps[round(place * (len(steps) - 1))]
     target = min(1.0 - U_FLOOR, 1.0 - (below + share * (above - below)))
-    found = solve(_on_premises(needed, rates, target, needed + most, mechanism).problem())
-    sized = (
-        least_extra_nodes(needed, target, rates, scheme="on-prem", extra_max=most)
+    solution = solve(_on_premises(needed, rates, target, needed + extra_max, mechanism).problem())
+    sizing = (
+        least_extra_nodes(needed, target, rates, scheme="on-prem", extra_max=extra_max)
         if mechanism == "ara"
-        else least_pool(needed, target, rates, pool_max=most)
+        else least_pool(needed, target, rates, pool_max=extra_max)
     )
-    bought = (found.path[0].needed, found.path[0].extra) if found.path else (needed, None)
-    assert bought == (needed, sized.extra)
+    bought = (solution.path[0].needed, solution.path[0].extra) if solution.path else (needed, None)
+    assert bought == (needed, sizing.extra)
 
 
 def test_a_pool_is_found_where_the_next_one_is_hardly_better() -> None:
     """Pools of 19 and 20 are within the models' error of a pool without end."""
     rates = FailureRates()
     target = 0.9999985730472473
-    found = solve(_on_premises(3, rates, target, 40, "pf").problem())
-    sized = least_pool(3, target, rates)
-    assert found.path is not None
-    assert (found.path[0].needed, found.path[0].extra) == (3, sized.extra)
-    assert sized.extra is not None
-    text = sized.reason
+    solution = solve(_on_premises(3, rates, target, 40, "pf").problem())
+    sizing = least_pool(3, target, rates)
+    assert solution.path is not None
+    assert (solution.path[0].needed, solution.path[0].extra) == (3, sizing.extra)
+    assert sizing.extra is not None
+    text = sizing.reason
     assert text.split()[text.split().index("reach") + 1] != text.split()[-3], text
 
 
@@ -161,30 +155,30 @@ def test_no_fleet_that_could_be_built_is_cheaper(
     )})  # fmt: skip
     case = _case(rates, target, max_nodes, scheme=scheme, degraded=degraded, book=book,
                  types=None, busy_s=0.005)  # fmt: skip
-    found = solve(case.problem())
+    solution = solve(case.problem())
     costs = _costs_of_all_fleets(case, max_nodes)
-    assert found.usd_per_month == (pytest.approx(min(costs)) if costs else None)
+    assert solution.usd_per_month == (pytest.approx(min(costs)) if costs else None)
 
 
 def _costs_of_all_fleets(case: Case, max_nodes: int) -> list[float]:
-    """USD a month of each that keeps target, load and degraded condition, by plain loops."""
+    """List USD a month of each fleet that keeps target, load and degraded condition."""
     costs, degraded = [], case.slo.degraded
     down, limping = (degraded.nodes_down, degraded.limping) if degraded is not None else (0, 0)
     for machine, needed in itertools.product(case.book.instances(case.region), range(1, 8)):
         for mechanism, extra in itertools.product(("ara", "pf"), range(max_nodes - needed + 1)):
             active = needed + (extra if mechanism == "ara" else 0)
             serving = min(needed, active - down)
-            left = serving - 0.5 * limping
-            if serving < 1 or min(left, needed) * machine.vcpus <= 0.5:
+            capacity = serving - 0.5 * limping
+            if serving < 1 or min(capacity, needed) * machine.vcpus <= 0.5:
                 continue
             if case.scheme == "cloud" and mechanism == "pf" and extra:
                 continue  # bought when a node crashes, not before
-            reached = availability(
+            prediction = availability(
                 needed, extra, case.rates, mechanism=mechanism, scheme=case.scheme
             )
-            if reached.unavailability_most <= 1.0 - (case.slo.availability or 0.0):
-                each = usd_when_off(machine) if mechanism == "pf" else machine.usd_per_month
-                costs.append(needed * machine.usd_per_month + extra * each)
+            if prediction.unavailability_most <= 1.0 - (case.slo.availability or 0.0):
+                extra_usd = usd_when_off(machine) if mechanism == "pf" else machine.usd_per_month
+                costs.append(needed * machine.usd_per_month + extra * extra_usd)
     return costs
 
 
@@ -198,19 +192,21 @@ def test_a_target_that_the_models_cannot_vouch_for_is_refused() -> None:
 @pytest.mark.parametrize("scheme", ["cloud", "on-prem"])
 def test_a_plan_keeps_its_target_whatever_the_error_of_the_models(scheme: str) -> None:
     rates = FailureRates(repair_s=86_400.0)
-    found = solve(_case(rates, 1 - 2e-12, 20, scheme=scheme, busy_s=0.01).problem())
-    assert found.path is not None
-    for one in found.path:
-        lost = availability(one.needed, one.extra, rates, mechanism=one.mechanism, scheme=scheme)
-        assert lost.unavailability + lost.error_bound <= 2e-12
+    solution = solve(_case(rates, 1 - 2e-12, 20, scheme=scheme, busy_s=0.01).problem())
+    assert solution.path is not None
+    for option in solution.path:
+        prediction = availability(
+            option.needed, option.extra, rates, mechanism=option.mechanism, scheme=scheme
+        )
+        assert prediction.unavailability + prediction.error_bound <= 2e-12
 
 
 def test_extra_nodes_end_where_nothing_can_be_said_to_be_better() -> None:
-    found = list(sizes(1, 100, FailureRates(), mechanism="ara", scheme="cloud"))
-    assert len(found) < 5
-    assert found[-1].unavailability_most == U_FLOOR
-    spared = list(sizes(1, 100, FailureRates(), mechanism="ara", scheme="cloud", tried=9))
-    assert len(spared) == 10, "as many as a degraded tier has to spare, all the same"
+    predictions = list(sizes(1, 100, FailureRates(), mechanism="ara", scheme="cloud"))
+    assert len(predictions) < 5
+    assert predictions[-1].unavailability_most == U_FLOOR
+    with_spares = list(sizes(1, 100, FailureRates(), mechanism="ara", scheme="cloud", tried=9))
+    assert len(with_spares) == 10, "as many as a degraded tier has to spare, all the same"
 
 
 @pytest.mark.parametrize(
@@ -218,4 +214,4 @@ def test_extra_nodes_end_where_nothing_can_be_said_to_be_better() -> None:
     [(4.75e-6, "0.99999525"), (2.9e-14, "0.999999999999"), (1e-9, "0.999999999"), (1.0, "0")],
 )  # fmt: skip
 def test_an_availability_is_never_rounded_up(lost: float, text: str) -> None:
-    assert shown(lost) == text
+    assert availability_text(lost) == text

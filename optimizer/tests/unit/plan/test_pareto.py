@@ -19,15 +19,15 @@ AXES = st.sampled_from([AVAILABILITY, Axis("p95_ms"), Axis("p99_ms")])
 
 
 def _drawn_part(
-    problem: Problem, axis: Axis, found: Solution, times: float = TIMES_THE_PLAN
+    problem: Problem, axis: Axis, solution: Solution, times: float = TIMES_THE_PLAN
 ) -> list[tuple[float, float]]:
     """The true front, up to the first point that is NINES_BEYOND nines beyond the SLO, of fleets
     that cost at most `times` the plan."""
-    assert found.usd_per_month is not None
-    asked = axis.limit(problem)
-    assert asked is not None
-    end = asked / 10**NINES_BEYOND if axis.is_availability else 0.0
-    usd_max = times * found.usd_per_month + CENT
+    assert solution.usd_per_month is not None
+    limit = axis.limit(problem)
+    assert limit is not None
+    end = limit / 10**NINES_BEYOND if axis.is_availability else 0.0
+    usd_max = times * solution.usd_per_month + CENT
     points = [point for point in true_front(problem, axis) if point[1] <= usd_max]
     inside = sum(x >= end for x, _ in points)
     return points[: inside + 1]
@@ -36,17 +36,17 @@ def _drawn_part(
 @examples(12)
 @given(small_problems(), AXES)
 def test_the_front_is_that_of_exhaustive_enumeration(problem: Problem, axis: Axis) -> None:
-    found = solve(problem)
-    assume(found.path is not None)
-    drawn = front(Curve(problem, axis, Budget(500)), found, points_max=60, finest=0.0)
-    assert drawn.cut == ""
-    assert all(drawn.closed)
-    expected = _drawn_part(problem, axis, found)
-    assert [p.usd for p in drawn.points] == pytest.approx([usd for _, usd in expected])
+    solution = solve(problem)
+    assume(solution.path is not None)
+    curve = front(Curve(problem, axis, Budget(500)), solution, points_max=60, finest=0.0)
+    assert curve.cut == ""
+    assert all(curve.closed)
+    expected = _drawn_part(problem, axis, solution)
+    assert [p.usd for p in curve.points] == pytest.approx([usd for _, usd in expected])
     least = [x for x, _ in expected]
     if axis.is_availability:  # the last may lie where no better fleet of its cost is looked for
-        least[-1] = drawn.points[-1].tight
-    assert [p.tight for p in drawn.points] == pytest.approx(least, rel=1e-7)
+        least[-1] = curve.points[-1].tight
+    assert [p.tight for p in curve.points] == pytest.approx(least, rel=1e-7)
 
 
 @examples(12)
@@ -54,14 +54,14 @@ def test_the_front_is_that_of_exhaustive_enumeration(problem: Problem, axis: Axi
 def test_fleets_that_cost_so_many_times_the_plan_are_not_on_the_front(
     problem: Problem, axis: Axis, times: float
 ) -> None:
-    found = solve(problem)
-    assume(found.path is not None)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pareto, "TIMES_THE_PLAN", times)
-        drawn = front(Curve(problem, axis, Budget(500)), found, points_max=60, finest=0.0)
-    assert drawn.cut == ""
-    expected = _drawn_part(problem, axis, found, times)
-    assert [p.usd for p in drawn.points] == pytest.approx([usd for _, usd in expected])
+    solution = solve(problem)
+    assume(solution.path is not None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pareto, "TIMES_THE_PLAN", times)
+        curve = front(Curve(problem, axis, Budget(500)), solution, points_max=60, finest=0.0)
+    assert curve.cut == ""
+    expected = _drawn_part(problem, axis, solution, times)
+    assert [p.usd for p in curve.points] == pytest.approx([usd for _, usd in expected])
 
 
 @examples(12)
@@ -69,34 +69,34 @@ def test_fleets_that_cost_so_many_times_the_plan_are_not_on_the_front(
 def test_a_front_that_is_cut_says_so_and_its_points_are_optima(
     problem: Problem, axis: Axis, points_max: int
 ) -> None:
-    found = solve(problem)
-    assume(found.path is not None)
-    drawn = front(Curve(problem, axis, Budget(8)), found, points_max=points_max, finest=0.0)
-    expected = _drawn_part(problem, axis, found)
-    if not drawn.cut:
-        assert len(drawn.points) == len(expected)
-    for point in drawn.points:
+    solution = solve(problem)
+    assume(solution.path is not None)
+    curve = front(Curve(problem, axis, Budget(8)), solution, points_max=points_max, finest=0.0)
+    expected = _drawn_part(problem, axis, solution)
+    if not curve.cut:
+        assert len(curve.points) == len(expected)
+    for point in curve.points:
         least = min(usd for x, usd in true_front(problem, axis) if x <= point.tight * (1 + 1e-7))
         assert point.usd == pytest.approx(least)
-    costs = [point.usd for point in drawn.points]
+    costs = [point.usd for point in curve.points]
     assert costs == sorted(costs)
 
 
 @examples(12)
 @given(small_problems(), AXES)
 def test_the_next_steps_are_those_of_exhaustive_enumeration(problem: Problem, axis: Axis) -> None:
-    found = solve(problem)
-    assume(found.path is not None and found.usd_per_month is not None)
-    assert found.path is not None
-    assert found.usd_per_month is not None
-    asked = axis.limit(problem)
-    assert asked is not None
+    solution = solve(problem)
+    assume(solution.path is not None and solution.usd_per_month is not None)
+    assert solution.path is not None
+    assert solution.usd_per_month is not None
+    limit = axis.limit(problem)
+    assert limit is not None
     curve = Curve(problem, axis, Budget(500))
-    here = curve.learn(found.path, found.usd_per_month, asked)
+    point = curve.learn(solution.path, limit)
     points = true_front(problem, axis)
-    dearer = [(x, usd) for x, usd in points if usd > found.usd_per_month + 0.01]
-    cheaper = [(x, usd) for x, usd in points if usd < found.usd_per_month - 0.01]
-    above, below = curve.tighter(here), curve.looser(here)
+    dearer = [(x, usd) for x, usd in points if usd > solution.usd_per_month + 0.01]
+    cheaper = [(x, usd) for x, usd in points if usd < solution.usd_per_month - 0.01]
+    above, below = curve.tighter(point), curve.looser(point)
     assert (above is None) == (not dearer)
     assert (below is None) == (not cheaper)
     if above is not None:

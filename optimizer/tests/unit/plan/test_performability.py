@@ -9,28 +9,8 @@ from typing import Any
 import pytest
 
 from core.errors import InputError
-from optimizer.plan.inputs.plan_file import read_plan
-from optimizer.plan.inputs.request import request_from_plan_file
-from optimizer.plan.planner import make_plan
+from optimizer.tests.one_tier import planned
 
-TEXT = """
-scheme = "on-prem"
-arrival_per_s = {load}
-[slo]
-availability = 0.999
-{promised}
-[limits]
-max_nodes = 12
-max_replicas = 1
-[rates]
-repair_s = 86400.0
-[[tiers]]
-name = "web"
-role = "r"
-processing_s = 0.03
-memory_mb = 900
-instance_types = ["slice-1"]
-"""
 YEAR = {"goodput": 0.9996, "lost": 0.0003, "demerits": 0.02, "demerits_added": 0.01}
 
 
@@ -46,74 +26,79 @@ def _write_run(folder: Path, year: dict[str, Any] | None, valid: bool = True) ->
     (folder / "run" / "result.json").write_text(json.dumps(body))
 
 
-def _promised(limits: str, arm: str = "ha", tier: str = "web") -> str:
-    head = f'[slo.performability]\nrun = "run"\narm = "{arm}"\ntier = "{tier}"\n'
-    return head + limits
+def _planned(folder: Path, load: float = 60.0, **promised: Any) -> Any:
+    """Plan one tier with these limits of performability, from the run in the folder."""
+    promise = {"run": "run", "arm": "ha", "tier": "web", **promised}
+    return planned(
+        {"availability": 0.999, **({"performability": promise} if promised else {})},
+        scheme="on-prem",
+        arrival_per_s=load,
+        limits={"max_nodes": 12, "max_replicas": 1},
+        rates={"repair_s": 86_400.0},
+        tier={"instance_types": ["slice-1"]},
+        folder=folder,
+    )
 
 
-def _planned(folder: Path, promised: str = "", load: float = 60.0) -> Any:
-    path = folder / "plan.toml"
-    path.write_text(TEXT.format(promised=promised, load=load))
-    return make_plan(request_from_plan_file(read_plan(path))).plan
-
-
-def _machines(found: Any) -> int:
-    return sum(tier.nodes + tier.spares for tier in found.tiers.values())
+def _machines(plan: Any) -> int:
+    return sum(tier.nodes + tier.spares for tier in plan.tiers.values())
 
 
 def test_a_goodput_bounds_the_machines_that_may_fail(folder: Path) -> None:
     # 4 (1 + (0.9996 - 0.9993) / 0.0003) = 8 machines take no more than is left
-    found = _planned(folder, _promised("goodput = 0.9993"))
-    year = found.predicted["performability"]
-    assert (year["machines_max"], year["machines"]) == (8, _machines(found))
+    plan = _planned(folder, goodput=0.9993)
+    year = plan.predicted["performability"]
+    assert (year["machines_max"], year["machines"]) == (8, _machines(plan))
     assert year["goodput"] >= 0.9993
     assert year["demerits_per_request"] >= YEAR["demerits"]
 
 
 def test_the_tighter_of_two_limits_counts(folder: Path) -> None:
-    both = "goodput = 0.9993\ndemerits_per_request = 0.025"  # 4 (1 + 0.005 / 0.01) = 6
-    found = _planned(folder, _promised(both))
-    assert found.predicted["performability"]["machines_max"] == 6
+    # 4 (1 + 0.005 / 0.01) = 6
+    plan = _planned(folder, goodput=0.9993, demerits_per_request=0.025)
+    assert plan.predicted["performability"]["machines_max"] == 6
 
 
 def test_a_goodput_that_nobody_asks_for_bounds_nothing(folder: Path) -> None:
     """0.9996 - 0.9 (m / 4 - 1) is below 0 for the ten machines and more that the load needs."""
     year = YEAR | {"lost": 0.9, "demerits_added": 0.0}
     _write_run(folder, {"arms": {"ha": year}, "machines": {"process.crash on web-3": 4}})
-    found = _planned(folder, _promised("demerits_per_request = 0.1"), load=230.0)
-    assert found.feasible
-    promised = found.predicted["performability"]
-    assert promised["machines"] >= 10
-    assert (promised["machines_max"], promised["goodput"]) == (None, 0.0)
+    plan = _planned(folder, load=230.0, demerits_per_request=0.1)
+    assert plan.feasible
+    predicted = plan.predicted["performability"]
+    assert predicted["machines"] >= 10
+    assert (predicted["machines_max"], predicted["goodput"]) == (None, 0.0)
 
 
 def test_a_load_that_needs_more_machines_than_may_fail_has_no_plan_and_one_without_the_limit_has(
     folder: Path,
 ) -> None:
-    free = _planned(folder, load=130.0)
-    assert free.feasible
-    most = _machines(free) - 1
-    goodput = YEAR["goodput"] - YEAR["lost"] * (most / 4 - 1)
-    found = _planned(folder, _promised(f"goodput = {goodput:.9f}"), load=130.0)
-    assert not found.feasible
-    assert any(reason.startswith("performability:") for reason in found.reasons)
+    unlimited = _planned(folder, load=130.0)
+    assert unlimited.feasible
+    machines_max = _machines(unlimited) - 1
+    goodput = YEAR["goodput"] - YEAR["lost"] * (machines_max / 4 - 1)
+    plan = _planned(folder, load=130.0, goodput=round(goodput, 9))
+    assert not plan.feasible
+    assert any(reason.startswith("performability:") for reason in plan.reasons)
 
 
 @pytest.mark.parametrize(
     ("promised", "key"),
     [
-        (_promised(""), "slo.performability"),
-        (_promised("goodput = 0.9999"), "slo.performability"),
-        (_promised("demerits_per_request = 0.01"), "slo.performability"),
-        (_promised("goodput = 0.999", arm="perf"), "slo.performability"),
-        (_promised("goodput = 0.999", tier="db"), "slo.performability.tier"),
-        (_promised("goodput = 0.999").replace('"run"', '"none"'), "slo.performability"),
+        ({"arm": "ha"}, "slo.performability"),
+        ({"goodput": 0.9999}, "slo.performability"),
+        ({"demerits_per_request": 0.01}, "slo.performability"),
+        ({"goodput": 0.999, "arm": "perf"}, "slo.performability"),
+        ({"goodput": 0.999, "tier": "db"}, "slo.performability.tier"),
+        ({"goodput": 0.999, "run": "none"}, "slo.performability"),
     ],
 )
-def test_a_promise_that_no_run_bears_out_is_refused(folder: Path, promised: str, key: str) -> None:
-    with pytest.raises(InputError) as refused:
-        _planned(folder, promised)
-    assert key in refused.value.place
+def test_a_promise_that_no_run_bears_out_is_refused(
+    folder: Path, promised: dict[str, Any], key: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        _planned(folder, **promised)
+    assert key in error.value.place
 
 
 @pytest.mark.parametrize(
@@ -125,6 +110,6 @@ def test_a_run_without_a_year_or_that_is_not_valid_is_refused(
     folder: Path, year: dict[str, Any] | None, valid: bool
 ) -> None:
     _write_run(folder, year, valid)
-    with pytest.raises(InputError) as refused:
-        _planned(folder, _promised("goodput = 0.999"))
-    assert "slo.performability" in refused.value.place
+    with pytest.raises(InputError) as error:
+        _planned(folder, goodput=0.999)
+    assert "slo.performability" in error.value.place

@@ -9,10 +9,9 @@ import pytest
 
 from core.errors import InputError, PlannerError
 from optimizer.plan.inputs.overrides import Overrides, request_from_run
-from optimizer.plan.outcome import Plan
 from optimizer.plan.planner import make_plan
 from optimizer.tests.command_line import invoke
-from optimizer.tests.one_tier import asked
+from optimizer.tests.one_tier import asked, planned
 
 ABOVE = """
 scheme = "cloud"
@@ -34,36 +33,31 @@ present = { instance_type = "c5.large", nodes = 1 }
 """
 
 
-def _plan(**present: Any) -> Plan:
-    slo = {"availability": 0.999, "p99_ms": 200.0}
-    return make_plan(asked(slo, tier={"present": present})).plan
+def _plan(**present: Any) -> Any:
+    return planned({"availability": 0.999, "p99_ms": 200.0}, tier={"present": present})
 
 
 def test_a_present_fleet_that_is_too_large_is_shrunk_and_the_saving_said() -> None:
     plan = _plan(instance_type="c5.xlarge", nodes=3)
-    assert plan.present is not None
     assert plan.present["keeps_all_limits"]
     assert plan.present["usd_per_month"] == pytest.approx(372.30)
-    assert plan.usd_per_month is not None
-    shown = round(plan.usd_per_month, 2) - plan.present["usd_per_month"]
-    assert plan.present["usd_more"] == round(shown, 2)
-    assert plan.present["tiers"]["web"]["usd_more"] == round(shown, 2)  # it is the only tier
+    usd_more = round(plan.usd_per_month, 2) - plan.present["usd_per_month"]
+    assert plan.present["usd_more"] == round(usd_more, 2)
+    assert plan.present["tiers"]["web"]["usd_more"] == round(usd_more, 2)  # it is the only tier
     assert plan.present["tiers"]["web"]["changes"]
 
 
 def test_the_plan_is_the_present_fleet_where_that_is_the_cheapest() -> None:
-    found = _plan(instance_type="c5.large", nodes=1)
-    tier = found.tiers["web"]
-    same = _plan(instance_type=tier.instance_type, nodes=tier.nodes)
-    assert same.present is not None
-    assert same.present["usd_more"] == 0
-    assert same.present["keeps_all_limits"]
-    assert not same.present["tiers"]["web"]["changes"]
+    plan = _plan(instance_type="c5.large", nodes=1)
+    tier = plan.tiers["web"]
+    repeated = _plan(instance_type=tier.instance_type, nodes=tier.nodes)
+    assert repeated.present["usd_more"] == 0
+    assert repeated.present["keeps_all_limits"]
+    assert not repeated.present["tiers"]["web"]["changes"]
 
 
 def test_a_present_fleet_that_is_too_small_is_said_to_break_what_it_breaks() -> None:
     plan = _plan(instance_type="t3.nano", nodes=1)
-    assert plan.present is not None
     assert "utilisation" in plan.present["breaks"]
     assert plan.present["usd_more"] > 0
 
@@ -72,10 +66,10 @@ def test_a_load_just_above_what_is_allowed_is_not_shown_as_what_is_allowed(tmp_p
     """20 requests/s of 351.75 kbit are 7.035 of 10 Mbit/s; 70 % are allowed."""
     file = tmp_path / "plan.toml"
     file.write_text(ABOVE)
-    done = invoke("plan", "--input", str(file))
-    assert done.exit_code == 0, done.output
-    assert "does not keep utilisation" in " ".join(done.output.split())
-    assert "load 70.4%" in " ".join(done.output.split())
+    result = invoke("plan", "--input", str(file))
+    assert result.exit_code == 0, result.output
+    assert "does not keep utilisation" in " ".join(result.output.split())
+    assert "load 70.4%" in " ".join(result.output.split())
 
 
 def test_a_run_is_its_own_present_fleet(run_dir: Path) -> None:
@@ -107,24 +101,21 @@ def test_a_present_fleet_of_many_machines_is_counted_in_every_way_that_keeps_its
     web = {"name": "web", "role": "r", "processing_s": 0.065, "memory_mb": 100}
     store = {"name": "db", "role": "r", "processing_s": 1e-6, "memory_mb": 100}
     slice_1 = {"instance_type": "slice-1", "replicas": 1}
-    found = make_plan(
-        asked(
-            {"availability": 0.999, "p95_ms": 270.0},
-            scheme="on-prem",
-            policy="round-robin",
-            arrival_per_s=60.0,
-            rates={"repair_s": 3600.0},
-            limits={"max_nodes": 24, "max_replicas": 1},
-            tiers=[
-                {**web, "present": {**slice_1, "nodes": 20}},
-                {**store, "present": {**slice_1, "nodes": 12}},
-            ],
-        )
-    ).plan
-    assert found.present is not None
-    assert found.present["breaks"] == []
-    assert found.present["keeps_all_limits"]
-    assert found.present["predicted"]["p95_ms"] <= 270.0
+    plan = planned(
+        {"availability": 0.999, "p95_ms": 270.0},
+        scheme="on-prem",
+        policy="round-robin",
+        arrival_per_s=60.0,
+        rates={"repair_s": 3600.0},
+        limits={"max_nodes": 24, "max_replicas": 1},
+        tiers=[
+            {**web, "present": {**slice_1, "nodes": 20}},
+            {**store, "present": {**slice_1, "nodes": 12}},
+        ],
+    )
+    assert plan.present["breaks"] == []
+    assert plan.present["keeps_all_limits"]
+    assert plan.present["predicted"]["p95_ms"] <= 270.0
 
 
 def test_a_present_fleet_that_was_not_decided_in_time_is_not_said_to_break_limits(
@@ -135,10 +126,10 @@ def test_a_present_fleet_that_was_not_decided_in_time_is_not_said_to_break_limit
 
     present = {"instance_type": "c5.large", "nodes": 1}
     question = asked({"p99_ms": 145.0}, tier={"present": present})
-    surely = make_plan(question).plan.present
+    decided = make_plan(question).plan.present
     monkeypatch.setattr("optimizer.plan.solve.model.solve", late)  # of `attempt` alone
-    maybe = make_plan(question).plan.present
-    assert surely is not None
-    assert maybe is not None
-    assert surely["breaks"] == maybe["breaks"] != []
-    assert (surely["keeps_all_limits"], maybe["keeps_all_limits"]) == (False, None)
+    undecided = make_plan(question).plan.present
+    assert decided is not None
+    assert undecided is not None
+    assert decided["breaks"] == undecided["breaks"] != []
+    assert (decided["keeps_all_limits"], undecided["keeps_all_limits"]) == (False, None)

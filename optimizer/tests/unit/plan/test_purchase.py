@@ -8,15 +8,14 @@ import pytest
 
 from core.errors import InputError
 from optimizer.availability import FailureRates, availability
-from optimizer.plan.planner import make_plan
-from optimizer.tests.one_tier import asked
+from optimizer.tests.one_tier import asked, planned
 
 RESERVED = {"name": "reserved", "discount": 0.4, "committed": True}
 SPOT = {"name": "spot", "discount": 0.7, "interruptions_per_year": 50.0}
 
 
 def _plan(slo: dict[str, Any], *ways: dict[str, Any]) -> Any:
-    return make_plan(asked(slo, prices={"purchase": list(ways)})).plan
+    return planned(slo, prices={"purchase": list(ways)})
 
 
 def test_a_reserved_machine_is_the_same_machine_for_less() -> None:
@@ -30,15 +29,15 @@ def test_a_reserved_machine_is_the_same_machine_for_less() -> None:
 
 
 def test_spot_machines_are_taken_where_they_keep_the_target_with_their_interruptions() -> None:
-    found = _plan({"availability": 0.999999}, SPOT)
-    web = found.tiers["web"]
+    plan = _plan({"availability": 0.999999}, SPOT)
+    web = plan.tiers["web"]
     assert web.purchase == "spot"
-    lost = availability(
+    prediction = availability(
         web.needed, web.nodes - web.needed, FailureRates(51.0), mechanism="ara", scheme="cloud"
     )
-    assert web.availability == pytest.approx(1.0 - lost.unavailability_most, abs=1e-15)
-    assert lost.keeps(0.999999)
-    assert any("taken away" in text for text in found.assumptions)
+    assert web.availability == pytest.approx(1.0 - prediction.unavailability_most, abs=1e-15)
+    assert prediction.keeps(0.999999)
+    assert any("taken away" in text for text in plan.assumptions)
 
 
 def test_a_machine_that_is_taken_away_all_the_time_is_not_worth_its_discount() -> None:
@@ -73,9 +72,10 @@ ARM = {"instance_types": ["c5.large", "c6g.large"], "arch": ["x86_64", "arm64"]}
 def test_cores_of_another_architecture_are_taken_where_their_speed_is_worth_their_price() -> None:
     def plan(per_core: float) -> Any:
         speed = {"instance_types": ["c6g.large"], "per_core": per_core, "source": "two runs"}
-        return make_plan(
-            asked({"availability": 0.99}, tier=ARM, arrival_per_s=100.0, prices={"speeds": [speed]})
-        ).plan.tiers["web"]
+        fleet_plan = planned(
+            {"availability": 0.99}, tier=ARM, arrival_per_s=100.0, prices={"speeds": [speed]}
+        )
+        return fleet_plan.tiers["web"]
 
     # 100 requests a second of 30 ms: 3 cores, at 70 % of 2 per machine 3 machines of c5.large
     assert (plan(1.0).instance_type, plan(1.0).nodes) == ("c6g.large", 3)
@@ -85,7 +85,7 @@ def test_cores_of_another_architecture_are_taken_where_their_speed_is_worth_thei
 
 
 def test_software_that_is_built_for_x86_runs_on_no_arm_machine() -> None:
-    plan = make_plan(asked({"availability": 0.99}, tier={"instance_types": None})).plan
+    plan = planned({"availability": 0.99}, tier={"instance_types": None})
     assert not plan.tiers["web"].instance_type.startswith(("c6g", "m6g", "r6g"))
     with pytest.raises(InputError, match=r"c6g\.large, arm64"):
         asked({"availability": 0.99}, tier={"instance_types": ["c6g.large"]})

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import InputError
+from optimizer.plan.explain.schedule import schedule_of
 from optimizer.plan.planner import make_plan
 from optimizer.plan.solve.deadline import Deadline
 from optimizer.plan.solve.schedule import (
@@ -25,7 +26,7 @@ from optimizer.plan.solve.schedule import (
     Period,
     Quota,
     Sizes,
-    exact,
+    is_exact,
     least_cost,
 )
 from optimizer.plan.solve.schedule_model import ScheduleModel
@@ -34,7 +35,7 @@ from optimizer.plan.solve.schedule_search import (
     pools_of,
     violations,
 )
-from optimizer.tests.one_tier import asked
+from optimizer.tests.one_tier import asked, planned
 from optimizer.tests.schedules_by_hand import least_of_all, lost, machine, small_schedules
 from random_tests import examples
 
@@ -50,15 +51,15 @@ MODERATE = {"max_nodes": 40}
 def test_no_schedule_is_less_than_the_one_that_is_found(
     problem: HourlyProblem, measure: Measure
 ) -> None:
-    found = cheapest_schedule(problem, measure=measure, limit_s=math.inf)
+    result = cheapest_schedule(problem, Deadline(math.inf), measure=measure)
     best = least_of_all(problem, measure)
-    assert found.proved
+    assert result.proved
     if best is None:
-        assert found.schedule is None
+        assert result.schedule is None
         return
-    assert found.schedule is not None
-    assert found.value == pytest.approx(best, abs=0.011)
-    assert violations(problem, found.schedule) == []
+    assert result.schedule is not None
+    assert result.value == pytest.approx(best, abs=0.011)
+    assert violations(problem, result.schedule) == []
 
 
 def _tier(load: float = 95.0, least: int = 1) -> HourlyTier:
@@ -76,25 +77,25 @@ def _day(tier: HourlyTier, **changes: Any) -> HourlyProblem:
 
 
 def test_a_design_alone_costs_by_screening_curves_what_the_program_finds() -> None:
-    alone = _day(_tier(), unavailability_max=0.02)
-    tied = replace(alone, quotas=(Quota(frozenset({"other"}), 1.0, vcpus=False),))
-    pool = pools_of(alone, USD, Deadline(math.inf))[0].designs
+    untied = _day(_tier(), unavailability_max=0.02)
+    tied = replace(untied, quotas=(Quota(frozenset({"other"}), 1.0, vcpus=False),))
+    pool = pools_of(untied, USD, Deadline(math.inf))[0].designs
     assert len(pool) > 1
     for design in pool:
-        assert exact(alone, design)
-        assert not exact(tied, design)
-        found = ScheduleModel(tied, [[design]]).solve(60.0)
-        assert found.schedule is not None
-        assert found.schedule.total(tied) == pytest.approx(least_cost(alone, design), abs=0.011)
-        assert violations(tied, found.schedule) == []
+        assert is_exact(untied, design)
+        assert not is_exact(tied, design)
+        result = ScheduleModel(tied, [[design]]).solve(60.0)
+        assert result.schedule is not None
+        assert result.schedule.total(tied) == pytest.approx(least_cost(untied, design), abs=0.011)
+        assert violations(tied, result.schedule) == []
 
 
 def test_a_committed_machine_that_stands_still_for_an_hour_has_no_start() -> None:
     reserved = machine("m1", 1.0, 4.8, committed=True, purchase="reserved")
     tier = HourlyTier("t", (machine("m1", 1.0, 8.0), reserved), (10.0, 10.0), 11.0, 1, 4, lost)
     problem = HourlyProblem((tier,), (Period(1.0, 1), Period(0.2, 1)), starting_h=0.25)
-    found = cheapest_schedule(problem, measure=NODES, limit_s=math.inf)
-    assert found.value == pytest.approx(1.5)
+    result = cheapest_schedule(problem, Deadline(math.inf), measure=NODES)
+    assert result.value == pytest.approx(1.5)
 
 
 def test_machines_that_start_earlier_and_run_longer_cost_more() -> None:
@@ -103,32 +104,32 @@ def test_machines_that_start_earlier_and_run_longer_cost_more() -> None:
     plain = HourlyProblem((hourly,), tuple(Period(share, 1) for share in shares))
     later = replace(plain, starting_h=0.5)
     longer = replace(later, run_h_min=4)
-    values = [cheapest_schedule(one, limit_s=math.inf) for one in (plain, later, longer)]
+    results = [cheapest_schedule(problem, Deadline(math.inf)) for problem in (plain, later, longer)]
     # 2 machines always, 8 more in 4 hours; 16 starts of half an hour
     by_hand = [10.0 * (48 + 32) / 24, 10.0 * (48 + 32 + 8) / 24]
-    costs = [one.value for one in values if one.value is not None]
+    costs = [result.value for result in results if result.value is not None]
     assert costs[:2] == pytest.approx(by_hand)
     assert costs[1] < costs[2] < 10.0 * (48 + 64 + 8) / 24  # which is all runs, each 4 hours long
-    assert values[0].schedule is not None
-    assert values[2].schedule is not None
-    assert violations(longer, values[2].schedule) == []
-    assert violations(longer, values[0].schedule) != []
+    assert results[0].schedule is not None
+    assert results[2].schedule is not None
+    assert violations(longer, results[2].schedule) == []
+    assert violations(longer, results[0].schedule) != []
 
 
 def test_a_schedule_with_a_machine_less_breaks_a_limit() -> None:
     problem = _day(_tier())
-    found = cheapest_schedule(problem, limit_s=math.inf).schedule
-    assert found is not None
-    (bought,) = found.bought
-    fewer = replace(bought[0], running=(max(0, bought[0].running[0] - 1), *bought[0].running[1:]))
-    assert violations(problem, replace(found, bought=((fewer, *bought[1:]),))) != []
+    schedule = cheapest_schedule(problem, Deadline(math.inf)).schedule
+    assert schedule is not None
+    (bought,) = schedule.bought
+    smaller = replace(bought[0], running=(max(0, bought[0].running[0] - 1), *bought[0].running[1:]))
+    assert violations(problem, replace(schedule, bought=((smaller, *bought[1:]),))) != []
     unpaid = replace(bought[0], standing=0)
-    broken = violations(problem, replace(found, bought=((unpaid, *bought[1:]),)))
+    broken = violations(problem, replace(schedule, bought=((unpaid, *bought[1:]),)))
     assert broken != [] or bought[0].standing == 0
 
 
 def _slow(limit: float, problem: HourlyProblem) -> HourlyProblem:
-    """Any law will do that falls with servers and vCPUs and grows with the load."""
+    """Return the problem with a made-up latency: less with servers and vCPUs, more with load."""
 
     def slow(period: int, sizes: Sizes) -> bool:
         load = problem.periods[period].load
@@ -158,73 +159,86 @@ def test_cuts_leave_the_cheapest_designs_that_are_fast_enough(
     pools = pools_of(problem, USD, Deadline(math.inf))
     costs = [{id(d): least_cost(problem, d) for d in pool.designs} for pool in pools]
 
-    def cost(chosen: tuple[Design, ...]) -> float:
-        return math.fsum(own[id(one)] for own, one in zip(costs, chosen, strict=True))
+    def cost(designs: tuple[Design, ...]) -> float:
+        return math.fsum(
+            cost_of[id(design)] for cost_of, design in zip(costs, designs, strict=True)
+        )
 
     cheapest_first = sorted(itertools.product(*(pool.designs for pool in pools)), key=cost)
-    kept = (
-        cost(chosen)
-        for chosen in cheapest_first
-        if most is None or math.fsum(one.unavailability for one in chosen) <= most
-        if not any(_is_slow(problem, p, chosen) for p in range(len(periods)))
+    costs_kept = (
+        cost(designs)
+        for designs in cheapest_first
+        if most is None or math.fsum(design.unavailability for design in designs) <= most
+        if not any(_is_slow(problem, p, designs) for p in range(len(periods)))
     )
-    best = next(kept, None)
-    found = cheapest_schedule(problem, limit_s=math.inf)
-    assert found.proved
+    best = next(costs_kept, None)
+    result = cheapest_schedule(problem, Deadline(math.inf))
+    assert result.proved
     if best is None:
-        assert found.schedule is None
+        assert result.schedule is None
     else:
-        assert found.value == pytest.approx(best, abs=0.011)
-        assert found.schedule is not None
-        assert violations(problem, found.schedule) == []
+        assert result.value == pytest.approx(best, abs=0.011)
+        assert result.schedule is not None
+        assert violations(problem, result.schedule) == []
 
 
 def test_a_quiet_hour_may_need_more_machines_than_its_load() -> None:
     periods = (Period(1.0, 12), Period(0.2, 12))
     problem = HourlyProblem((_tier(),), periods, slow=lambda _, sizes: sizes[0][0] < 3)
-    found = cheapest_schedule(problem, limit_s=math.inf)
-    assert found.proved
-    assert found.cuts > 0
-    assert found.schedule is not None
-    (design,) = found.schedule.designs
+    result = cheapest_schedule(problem, Deadline(math.inf))
+    assert result.proved
+    assert result.cuts > 0
+    assert result.schedule is not None
+    (design,) = result.schedule.designs
     assert design.needed == (10, 3)
 
 
-def _is_slow(problem: HourlyProblem, period: int, chosen: tuple[Design, ...]) -> bool:
+def _is_slow(problem: HourlyProblem, period: int, designs: tuple[Design, ...]) -> bool:
     assert problem.slow is not None
-    return problem.slow(period, tuple((one.needed[period], one.vcpus) for one in chosen))
+    return problem.slow(period, tuple((design.needed[period], design.vcpus) for design in designs))
 
 
 def test_a_search_without_time_says_how_far_it_came() -> None:
     ticks = itertools.count()
-    found = cheapest_schedule(
-        _day(_tier(), starting_h=0.5), limit_s=2.5, clock=lambda: float(next(ticks))
-    )
-    assert not found.proved
-    assert found.solves == 0
-    assert found.gap is not None
-    assert 0.0 < found.gap < 1.0
-    assert found.schedule is not None
-    assert violations(_day(_tier(), starting_h=0.5), found.schedule) == []
+    late = Deadline(2.5, lambda: float(next(ticks)))
+    result = cheapest_schedule(_day(_tier(), starting_h=0.5), late)
+    assert not result.proved
+    assert result.solves == 0
+    assert result.gap is not None
+    assert 0.0 < result.gap < 1.0
+    assert result.schedule is not None
+    assert violations(_day(_tier(), starting_h=0.5), result.schedule) == []
+
+
+def test_a_schedule_that_no_time_is_left_for_is_not_decided() -> None:
+    question = asked({"availability": 0.999}, load={"week": DAY * 7})
+    outcome = make_plan(question)
+    assert outcome.solution is not None
+    assert outcome.solution.path is not None
+    ticks = itertools.count()
+    deadline = Deadline(8.0, lambda: 4.0 * next(ticks))
+    body = schedule_of(outcome.case, question.load, None, outcome.solution.path, deadline)
+    assert body is not None
+    assert (body["usd_per_month"], body["proved"], body["gap"]) == (None, False, None)
+    assert str(body["reasons"]).count("not decided within 4 s") == 1
 
 
 def _planned(**values: Any) -> Any:
-    stated = {"prices": {"purchase": [RESERVED]}, "load": {"day": DAY}, "limits": MODERATE}
-    stated |= {"arrival_per_s": 1000.0}
+    defaults = {"prices": {"purchase": [RESERVED]}, "load": {"day": DAY}, "limits": MODERATE}
+    defaults |= {"arrival_per_s": 1000.0}
     tier = {"processing_s": 0.02, "memory_mb": 1024, "instance_types": ["c5.large"]}
     tier |= values.pop("tier", {})
-    return make_plan(asked({"availability": 0.999}, tier=tier, **{**stated, **values})).plan
+    return planned({"availability": 0.999}, tier=tier, **{**defaults, **values})
 
 
 def test_a_reserved_base_and_machines_by_the_hour_cost_what_was_found_by_hand() -> None:
     plan = _planned()
     assert plan.usd_per_month == pytest.approx(781.83, abs=0.01)
     body = plan.schedule
-    assert body is not None
     assert body["usd_per_month"] == pytest.approx(717.61, abs=0.01)
     assert body["proved"]
     assert body["saved_usd_per_month"] == pytest.approx(64.22, abs=0.01)
-    by_way = {one["purchase"]: one for one in body["tiers"]["web"]["machines"]}
+    by_way = {row["purchase"]: row for row in body["tiers"]["web"]["machines"]}
     assert by_way["reserved-1y"]["bought"] == 13
     assert by_way["on-demand"]["most"] == 7
     needed = [math.ceil(1000.0 * share * 0.02 / 2 / 0.7 - 1e-9) for share in DAY]
@@ -234,15 +248,12 @@ def test_a_reserved_base_and_machines_by_the_hour_cost_what_was_found_by_hand() 
 def test_a_week_of_equal_days_costs_what_a_day_does() -> None:
     week = _planned(load={"week": DAY * 7}).schedule
     day = _planned().schedule
-    assert week is not None
-    assert day is not None
     assert len(week["by_hour"]) == 168
     assert week["usd_per_month"] == pytest.approx(day["usd_per_month"])
 
 
 def test_spot_machines_take_the_peak_where_availability_allows() -> None:
     body = _planned(prices={"purchase": [RESERVED, SPOT]}).schedule
-    assert body is not None
     assert body["usd_per_month"] < 717.61
     assert any(hour["spot"] for hour in body["by_hour"])
     assert body["predicted"]["availability"] >= 0.999
@@ -252,13 +263,11 @@ def test_a_quota_bounds_what_runs_in_any_hour() -> None:
     quota = {"instance_types": ["c5.large"], "machines": 12}
     types = {"instance_types": ["c5.large", "m5.large"]}
     body = _planned(tier=types, schedule={"quotas": [quota]}).schedule
-    assert body is not None
-    large = [one for one in body["tiers"]["web"]["machines"] if one["instance_type"] == "c5.large"]
-    both = zip(*(one["by_hour"] for one in large), strict=True)
-    assert max(sum(hour) for hour in both) <= 12
+    large = [row for row in body["tiers"]["web"]["machines"] if row["instance_type"] == "c5.large"]
+    hours = zip(*(row["by_hour"] for row in large), strict=True)
+    assert max(sum(hour) for hour in hours) <= 12
     assert any("used up" in text for text in body["reasons"])
     plan = _planned(schedule={"quotas": [quota]})
-    assert plan.schedule is not None
     assert plan.schedule["usd_per_month"] is None
     assert plan.schedule["proved"]
     assert any("quota 1 (c5.large) allows 12 machines" in text for text in plan.warnings)
@@ -267,7 +276,6 @@ def test_a_quota_bounds_what_runs_in_any_hour() -> None:
 def test_a_tier_has_its_least_number_of_machines_in_the_plan_and_in_each_hour() -> None:
     plan = _planned(tier={"min_nodes": 22}, arrival_per_s=100.0)
     assert plan.tiers["web"].nodes >= 22
-    assert plan.schedule is not None
     assert min(hour["running"] for hour in plan.schedule["by_hour"]) >= 22
 
 
@@ -275,7 +283,6 @@ def test_hours_of_one_load_cost_no_more_than_the_fleet_that_stands() -> None:
     crashes = {"crash_per_year": 2000.0}
     flat = {"arrival_per_s": 100.0, "load": {"day": [1.0] * 24}, "rates": crashes}
     body = _planned(tier={"min_nodes": 12}, **flat).schedule
-    assert body is not None
     assert body["tiers"]["web"]["extra"] > 0
     assert body["usd_per_month"] == pytest.approx(body["standing_usd_per_month"], abs=0.01)
 
@@ -283,7 +290,6 @@ def test_hours_of_one_load_cost_no_more_than_the_fleet_that_stands() -> None:
 def test_a_front_has_fewer_machines_for_more_money() -> None:
     types = {"instance_types": ["c5.large", "c5.4xlarge"]}
     body = _planned(tier=types, schedule={"front": True}).schedule
-    assert body is not None
     points = body["front"]
     assert len(points) > 1
     assert [p["machines"] for p in points] == sorted(p["machines"] for p in points)
@@ -291,27 +297,22 @@ def test_a_front_has_fewer_machines_for_more_money() -> None:
     assert costs == sorted(costs, reverse=True)
     assert costs[-1] == pytest.approx(body["usd_per_month"], abs=0.02)
     nodes = _planned(tier=types, schedule={"objective": "nodes"}).schedule
-    assert nodes is not None
     assert nodes["machines"] == pytest.approx(points[0]["machines"], abs=1e-3)
     assert nodes["usd_per_month"] == pytest.approx(points[0]["usd_per_month"], abs=0.02)
 
 
 def test_every_hour_keeps_the_latency_limit() -> None:
     slo = {"p95_ms": 90.0}
-    found = make_plan(
-        asked(slo, load={"day": DAY}, limits=MODERATE, arrival_per_s=100.0)
-    ).plan.schedule
-    assert found is not None
-    assert found["predicted"]["p95_ms"] <= 90.0
-    assert found["usd_per_month"] <= found["standing_usd_per_month"] + 0.01
-    assert len({hour["running"] for hour in found["by_hour"]}) > 1
+    schedule = planned(slo, load={"day": DAY}, limits=MODERATE, arrival_per_s=100.0).schedule
+    assert schedule["predicted"]["p95_ms"] <= 90.0
+    assert schedule["usd_per_month"] <= schedule["standing_usd_per_month"] + 0.01
+    assert len({hour["running"] for hour in schedule["by_hour"]}) > 1
 
 
 def test_no_schedule_is_made_without_hours_or_where_machines_are_owned() -> None:
     assert _planned(load={"peak": 1.4}).schedule is None
-    owned = asked({"availability": 0.9}, tier={"instance_types": ["slice-1"]}, scheme="on-prem",
-                  load={"day": DAY})  # fmt: skip
-    assert make_plan(owned).plan.schedule is None
+    owned = {"tier": {"instance_types": ["slice-1"]}, "scheme": "on-prem"}
+    assert planned({"availability": 0.9}, load={"day": DAY}, **owned).schedule is None
 
 
 @pytest.mark.parametrize(
@@ -335,7 +336,6 @@ def test_hours_that_cannot_be_are_refused(values: dict[str, Any], named: str) ->
 
 def test_tfvars_has_the_standing_fleet_as_variables_and_the_hours_as_remarks() -> None:
     plan = _planned()
-    assert plan.schedule is not None
     lines = plan.to_tfvars().splitlines()
     total = [0] * 24
     for line in lines:
@@ -350,7 +350,7 @@ def test_tfvars_has_the_standing_fleet_as_variables_and_the_hours_as_remarks() -
     running = [hour["running"] for hour in plan.schedule["by_hour"]]
     assert all(a >= b for a, b in zip(total, running, strict=True))  # reserved ones may be idle
     assert max(total) == max(running)
-    (own,) = [line for line in lines if line.startswith("  web = ") and "role" in line]
-    assert f"nodes = {plan.tiers['web'].nodes}" in own
+    (variable,) = [line for line in lines if line.startswith("  web = ") and "role" in line]
+    assert f"nodes = {plan.tiers['web'].nodes}" in variable
     flat = _planned(load={"peak": 1.4}).to_tfvars()
     assert "hour" not in flat

@@ -49,12 +49,17 @@ def test_the_book_in_the_project_is_dated_sourced_and_covers_two_regions() -> No
 def test_a_family_costs_in_proportion_to_its_vcpus_and_has_one_memory_ratio(region: str) -> None:
     """EC2 prices of one family double with the size, which a typing slip would break."""
     families: dict[str, set[tuple[float, float]]] = {}
-    for one in load_prices().instances(region):
-        family = one.name.split(".")[0]
+    for instance in load_prices().instances(region):
+        family = instance.name.split(".")[0]
         if family not in ("t3", "t3a"):  # sizes up to medium share two vCPUs
-            ratio = (round(one.usd_per_hour / one.vcpus, 6), one.memory_gb / one.vcpus)
+            ratio = (
+                round(instance.usd_per_hour / instance.vcpus, 6),
+                instance.memory_gb / instance.vcpus,
+            )
             families.setdefault(family, set()).add(ratio)
-    assert {family: len(found) for family, found in families.items()} == dict.fromkeys(families, 1)
+    assert {family: len(ratios) for family, ratios in families.items()} == dict.fromkeys(
+        families, 1
+    )
     assert len(families) >= 7
 
 
@@ -106,9 +111,9 @@ def test_a_name_that_fleet_tfvars_cannot_have_is_refused(
     """Names of types and regions stand in it, also in its comments."""
     path = tmp_path / "book.toml"
     path.write_text(GOOD.replace("usd_per_hour.here", 'usd_per_hour."here"').replace(old, name))
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         load_prices(path)
-    assert str(path) in caught.value.place
+    assert str(path) in error.value.place
 
 
 @pytest.mark.parametrize("text", ["", 'as_of = "2025-01-01"', "[instances]"])
@@ -122,8 +127,8 @@ def test_an_empty_book_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_fraction_of_a_core_and_the_cost_of_a_stopped_machine_are_read(tmp_path: Path) -> None:
     path = tmp_path / "book.toml"
     path.write_text(GOOD.replace("vcpus = 2", "vcpus = 0.5, usd_per_month_off = 3"))
-    found = price_book(str(path)).instance("here", "a.small")
-    assert (found.vcpus, found.usd_per_month_off) == (0.5, 3.0)
+    instance = price_book(str(path)).instance("here", "a.small")
+    assert (instance.vcpus, instance.usd_per_month_off) == (0.5, 3.0)
     assert load_prices().instance("us-east-1", "m5.large").usd_per_month_off is None
 
 
@@ -197,9 +202,13 @@ def test_a_loan_costs_the_annuity_of_its_interest() -> None:
 def test_interest_never_makes_a_purchase_cheaper(interest: float, years: float) -> None:
     server = SERVER.model_copy(update={"years": years})
     site = Site(0.1, 1.5, 30.0, 60.0, 0.5, interest)
-    free = monthly_cost(server, SITE).purchase
-    paid = monthly_cost(server, site).purchase
-    assert free * (1 - 1e-14) <= paid <= (free + 6000 * interest / 12) * (1 + 1e-14)
+    without_interest = monthly_cost(server, SITE).purchase
+    with_interest = monthly_cost(server, site).purchase
+    assert (
+        without_interest * (1 - 1e-14)
+        <= with_interest
+        <= (without_interest + 6000 * interest / 12) * (1 + 1e-14)
+    )
 
 
 def test_a_slice_costs_its_share_of_the_scarcer_resource(tmp_path: Path) -> None:
@@ -208,20 +217,20 @@ def test_a_slice_costs_its_share_of_the_scarcer_resource(tmp_path: Path) -> None
     assert thin.total == pytest.approx(big.total * 8 / 32)
     assert fat.total == pytest.approx(big.total * 64 / 128)
     assert fat.power == pytest.approx(big.power / 2)
-    found = book.instance("on-prem", "thin")
-    assert found.usd_per_month == pytest.approx(thin.total)
-    assert found.usd_per_month_off == pytest.approx(thin.total - thin.power)
-    assert (found.vcpus, found.memory_gb, found.baseline_share) == (8.0, 16.0, 1.0)
+    instance = book.instance("on-prem", "thin")
+    assert instance.usd_per_month == pytest.approx(thin.total)
+    assert instance.usd_per_month_off == pytest.approx(thin.total - thin.power)
+    assert (instance.vcpus, instance.memory_gb, instance.baseline_share) == (8.0, 16.0, 1.0)
     assert [i.name for i in book.instances("on-prem")] == ["thin", "fat", "big"]
 
 
 def test_slices_that_fill_a_server_cost_what_the_server_costs() -> None:
     book = price_book("on-prem")
-    whole = book.instance("on-prem", "server-32")
+    server = book.instance("on-prem", "server-32")
     for name, count in (("slice-4", 8), ("slice-8", 4), ("slice-16", 2)):
         part = book.instance("on-prem", name)
-        assert count * part.vcpus == whole.vcpus
-        assert count * part.usd_per_month == pytest.approx(whole.usd_per_month)
+        assert count * part.vcpus == server.vcpus
+        assert count * part.usd_per_month == pytest.approx(server.usd_per_month)
 
 
 def test_the_book_in_the_project_has_one_region_small_slices_and_honest_sources() -> None:
@@ -230,11 +239,11 @@ def test_the_book_in_the_project_has_one_region_small_slices_and_honest_sources(
     sizes = {i.vcpus for i in book.instances("on-prem")}
     assert {0.25, 0.4, 0.5, 1.0, 2.0, 4.0} <= sizes
     assert "assumption" in book.source
-    for one in book.instances("on-prem"):
-        cost = book.costs[one.name]
-        assert one.usd_per_month_off is not None
-        assert 0 < one.usd_per_month_off < one.usd_per_month
-        assert cost.total == pytest.approx(one.usd_per_hour * HOURS_PER_MONTH)
+    for instance in book.instances("on-prem"):
+        cost = book.costs[instance.name]
+        assert instance.usd_per_month_off is not None
+        assert 0 < instance.usd_per_month_off < instance.usd_per_month
+        assert cost.total == pytest.approx(instance.usd_per_hour * HOURS_PER_MONTH)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +294,7 @@ Start = Callable[[PricingApi], PricingApi]
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """No profile, role or metadata service of this machine; one attempt; nobody listens."""
+    """Point boto3 at a closed port, without credentials of this machine, with one attempt."""
     for key in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(key, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
@@ -299,7 +308,7 @@ def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
 
 @pytest.fixture
 def start(aws: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Starts a pricing API and points boto3 at it, with credentials."""
+    """Yield a function that starts a pricing API and points boto3 at it, with credentials."""
     with ExitStack() as servers:
 
         def begin(api: PricingApi) -> PricingApi:
@@ -314,8 +323,8 @@ def start(aws: pytest.MonkeyPatch) -> Iterator[Start]:
 def test_all_pages_are_read_and_only_the_books_types_are_taken(start: Start) -> None:
     api = start(PricingApi({"us-east-1": EAST}))
     new = refresh(load_prices(), ["us-east-1"], TODAY)
-    found = {i.name: i.usd_per_hour for i in new.book.instances("us-east-1")}
-    assert found == {"t3.nano": 0.0053, "c5.large": 0.086, "m5.large": 0.097, "m5.xlarge": 0.194}
+    prices = {i.name: i.usd_per_hour for i in new.book.instances("us-east-1")}
+    assert prices == {"t3.nano": 0.0053, "c5.large": 0.086, "m5.large": 0.097, "m5.xlarge": 0.194}
     assert [r.get("NextToken") for r in api.requests] == [None, "2", "4"]
     assert new.book.as_of == "2026-02-03"
     assert "Price List API" in new.book.source
@@ -348,9 +357,9 @@ def test_a_refreshed_book_reads_back_as_it_was(start: Start, tmp_path: Path) -> 
     new = refresh(load_prices(), ["us-east-1"], TODAY).book
     path = tmp_path / "deep" / "ec2.toml"
     write_book(new, path)
-    again = load_prices(path)
-    assert again == new
-    assert again.instance("us-east-1", "t3.nano").baseline_share == 0.05
+    reread = load_prices(path)
+    assert reread == new
+    assert reread.instance("us-east-1", "t3.nano").baseline_share == 0.05
     write_book(load_prices(), path)
     assert load_prices(path) == load_prices()
     assert [p.name for p in path.parent.iterdir()] == ["ec2.toml"]
@@ -368,9 +377,9 @@ def test_a_throttled_request_is_tried_again(start: Start, monkeypatch: pytest.Mo
 )
 def test_a_service_that_keeps_refusing_is_a_missing_environment(start: Start, refusal: str) -> None:
     start(PricingApi({"eu-west-1": WEST}, refusals=[refusal] * 9))
-    with pytest.raises(EnvironmentMissing, match=refusal) as caught:
+    with pytest.raises(EnvironmentMissing, match=refusal) as error:
         refresh(load_prices(), ["eu-west-1"], TODAY)
-    assert caught.value.exit_code == 3
+    assert error.value.exit_code == 3
 
 
 def test_no_credentials_and_no_network_are_a_missing_environment(
@@ -380,9 +389,9 @@ def test_no_credentials_and_no_network_are_a_missing_environment(
         refresh(load_prices(), ["eu-west-1"], TODAY)
     aws.setenv("AWS_ACCESS_KEY_ID", "test")
     aws.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    with pytest.raises(EnvironmentMissing, match="EndpointConnectionError") as caught:
+    with pytest.raises(EnvironmentMissing, match="EndpointConnectionError") as error:
         refresh(load_prices(), ["eu-west-1"], TODAY)
-    assert caught.value.exit_code == 3
+    assert error.value.exit_code == 3
 
 
 @pytest.mark.parametrize(

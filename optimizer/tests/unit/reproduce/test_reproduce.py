@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,14 +20,13 @@ from optimizer.reproduce.measured import nodes, rows
 from optimizer.reproduce.published import is_printed_as, published
 from optimizer.reproduce.ranges import integrity_nodes
 from optimizer.reproduce.show import show_tables
-from optimizer.reproduce.simulated import Outcome, feasible, outcomes
-from optimizer.tests.command_line import output_of
+from optimizer.reproduce.simulated import Outcome, feasible_pairs, outcomes
+from optimizer.tests.command_line import json_of, output_of
 
 
 @cache
-def _pcraft() -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(output_of("reproduce", "pcraft", "--json"))
-    return body
+def _pcraft() -> Any:
+    return json_of("reproduce", "pcraft")
 
 
 def test_every_cell_matches_in_the_fitted_reading() -> None:
@@ -44,10 +42,10 @@ def test_each_reading_has_the_layout_of_the_published_tables(reading: str) -> No
     assert set(body) == {"table_ii_a", "table_ii_b", "table_iii"}
     for table, key in tables.TABLES.items():
         assert set(body[table]) == {"native", "ft_ilr", "ft_tx"}
-        for node, found in body[table].items():
-            assert len(found) == len(data[key][node])
+        for node, values in body[table].items():
+            assert len(values) == len(data[key][node])
             if reading == "fitted":
-                assert found == data[key][node]
+                assert values == data[key][node]
 
 
 def test_six_crashes_a_year_do_not_give_the_printed_on_premises_numbers() -> None:
@@ -99,7 +97,7 @@ def test_a_cell_that_does_not_match_fails_the_command(monkeypatch: pytest.Monkey
     monkeypatch.setattr(tables, "least_extra_nodes", lambda *_, **__: wrong)
     monkeypatch.setattr(tables, "least_pool", lambda *_: wrong)
     monkeypatch.setattr(ranges, "claims", list)
-    body = json.loads(output_of("reproduce", "pcraft", "--json", code=1))
+    body = json_of("reproduce", "pcraft", code=1)
     tables._sizing.cache_clear()
     assert body["matched"] == 0
     assert len(body["mismatched"]) == body["cells"]
@@ -134,7 +132,7 @@ def test_a_printed_number_may_be_rounded_or_cut(value: float, printed: str, expe
 
 
 def test_spare_reports_pairs_above_its_own_collision_limit() -> None:
-    body = json.loads(output_of("reproduce", "spare", "--json", "--no-simulation"))
+    body = json_of("reproduce", "spare", "--no-simulation")
     assert body["claims"] == body["matched"] + len(body["mismatched"])
     subjects = [c["subject"] for c in body["mismatched"]]
     assert subjects == ["r1 r2 = 12 servers", "(2, 3) on 36, 12", "(3, 2) on 36, 12"]
@@ -151,9 +149,9 @@ def test_spare_marks_what_is_above_the_limit() -> None:
 
 
 def test_a_policy_is_refused_where_nothing_is_simulated() -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         output_of("reproduce", "spare", "--no-simulation", "--policy", "tad")
-    assert refused.value.place == "--policy"
+    assert error.value.place == "--policy"
 
 
 _DRAWN = {"pcraft": 5, "spare": 4, "limplock": 4}
@@ -167,9 +165,9 @@ def test_figures_are_drawn_where_asked(
     monkeypatch.setattr(tables, "all_cells", lambda _: [])
     folder = tmp_path / "new" / "figures"
     printed = output_of("reproduce", paper, "--figures", str(folder), *_FAST[paper])
-    drawn = sorted(folder.iterdir())
-    assert len(drawn) == _DRAWN[paper]
-    for path in drawn:
+    paths = sorted(folder.iterdir())
+    assert len(paths) == _DRAWN[paper]
+    for path in paths:
         assert path.name in printed.replace("\n", "")
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
         assert "NaN" not in path.read_text()
@@ -188,9 +186,8 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
 
 @cache
-def _body() -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(output_of("reproduce", "limplock", "--json"))
-    return body
+def _body() -> Any:
+    return json_of("reproduce", "limplock")
 
 
 def test_all_that_the_text_says_comes_out_but_a_probability_below_0() -> None:
@@ -213,7 +210,7 @@ def test_figure_3_as_tables_has_the_formulas_values() -> None:
 
 def test_simulations_of_ten_to_ten_thousand_nodes_stand_beside() -> None:
     simulated = _body()["simulated"]
-    assert [one["cluster"]["nodes"] for one in simulated] == list(NODES)
+    assert [row["cluster"]["nodes"] for row in simulated] == list(NODES)
     thirty = simulated[NODES.index(30)]
     formula, in_turn = thirty["formula"], thirty["in_turn"]
     assert formula["cluster_regeneration"] < 0.1 < 0.5 < in_turn["cluster_regeneration"]["low"]
@@ -238,19 +235,19 @@ def test_the_terminal_marks_where_a_formula_is_outside_of_its_interval(
 
 
 def test_simulated_points_are_drawn_over_the_curves(few: list[Compared]) -> None:
-    with_points, without = (draw_limplock.charts(one) for one in (few, []))
+    with_points, without = (draw_limplock.charts(points) for points in (few, []))
     for name in ("limplock-fig3c-block", "limplock-fig3d-cluster"):
-        drawn, plain = svg(with_points[name]), svg(without[name])
-        assert ElementTree.fromstring(drawn).tag.endswith("svg")
-        assert len(drawn) > len(plain)
-        assert "NaN" not in drawn
+        with_svg, without_svg = svg(with_points[name]), svg(without[name])
+        assert ElementTree.fromstring(with_svg).tag.endswith("svg")
+        assert len(with_svg) > len(without_svg)
+        assert "NaN" not in with_svg
 
 
 def test_shares_are_those_of_the_results_page() -> None:
-    found = {(row.name, row.faults_per_month): row for row in rows()}
-    assert found["native", 3].corrupt == pytest.approx(1.27, abs=0.005)
-    down_s = {name: found[name, 3].down / 100 * 30 * 86_400 for name in ("native", "ilr", "log")}
-    assert down_s == pytest.approx({"native": 10.1, "ilr": 37.2, "log": 6.7}, abs=0.05)
+    by_key = {(row.name, row.faults_per_month): row for row in rows()}
+    assert by_key["native", 3].corrupt == pytest.approx(1.27, abs=0.005)
+    down_s = {name: by_key[name, 3].down / 100 * 30 * 86_400 for name in ("native", "ilr", "tx")}
+    assert down_s == pytest.approx({"native": 10.02, "ilr": 37.10, "tx": 0.206}, abs=0.005)
 
 
 def test_the_papers_side_is_fig_7s() -> None:
@@ -293,9 +290,9 @@ def test_replication_improves_every_figure_and_most_the_tail_under_both_sided_no
 def test_the_search_never_beats_the_best_point_and_walks_within_the_feasible_set(
     solr: list[Outcome],
 ) -> None:
-    said = published("spare_evaluation")
+    evaluation = published("spare_evaluation")
     for outcome in solr:
-        f = feasible(said, "solr", f"{outcome.rate_per_s:g}", outcome.pattern)
+        f = feasible_pairs(evaluation, "solr", f"{outcome.rate_per_s:g}", outcome.pattern)
         assert outcome.ratio >= 1.0
         assert {outcome.chosen, outcome.best} <= set(f)
         assert 3 <= outcome.iterations <= len(f)
@@ -303,8 +300,8 @@ def test_the_search_never_beats_the_best_point_and_walks_within_the_feasible_set
 
 
 def test_the_papers_pairs_are_feasible_for_mediawiki() -> None:
-    said = published("spare_evaluation")
-    for rate, patterns in said["mediawiki"]["found"].items():
+    evaluation = published("spare_evaluation")
+    for rate, patterns in evaluation["mediawiki"]["found"].items():
         for pattern, pairs in patterns.items():
-            f = feasible(said, "mediawiki", rate, pattern)
+            f = feasible_pairs(evaluation, "mediawiki", rate, pattern)
             assert {tuple(pair) for pair in pairs} <= set(f), (rate, pattern)
