@@ -8,7 +8,6 @@ import httpx
 
 
 def without_login(url: str) -> str:
-    """Return the address without user and password."""
     return re.sub("//.*@", "//", url)
 
 
@@ -17,10 +16,10 @@ def client_of(url: str, timeout_s: float) -> httpx.Client:
 
     Raises httpx.InvalidURL.
     """
-    asks = httpx.URL(url)
+    address = httpx.URL(url)
     return httpx.Client(
         base_url=without_login(url),
-        auth=(asks.username, asks.password) if asks.userinfo else None,
+        auth=(address.username, address.password) if address.userinfo else None,
         timeout=timeout_s,
         trust_env=False,  # a proxy of the environment has no way to a fleet's addresses
     )

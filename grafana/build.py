@@ -13,6 +13,7 @@ from pathlib import Path
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
+from core.json_object import format_json
 from grafana import dashboard, nights, queries, statistics
 
 GENERATED = Path(__file__).parent / "generated"
@@ -26,8 +27,8 @@ def render() -> dict[Path, str]:
         nights.UID: nights.nights_dashboard(),
     }
     return {
-        GENERATED / f"{uid}.json": json.dumps(
-            board, cls=JSONEncoder, indent=2, sort_keys=True, ensure_ascii=False
+        GENERATED / f"{uid}.json": format_json(
+            json.loads(json.dumps(board, cls=JSONEncoder, sort_keys=True))
         )
         + "\n"
         for uid, board in boards.items()

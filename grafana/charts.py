@@ -106,7 +106,6 @@ class Chart:
 
 
 def targets(title: str) -> list[PanelQuery]:
-    """Return the queries of a panel."""
     known = [*panel_queries(), *statistics_queries(), *night_queries()]
     return [query for query in dict.fromkeys(known) if query.panel == title]
 
@@ -119,7 +118,6 @@ def _legend(chart: Chart) -> common_builders.VizLegendOptions:
 
 
 def time_series(chart: Chart, panel_id: int) -> timeseries.Panel:
-    """Return a panel over time."""
     drawn = targets(chart.title)
     tooltip = common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI)
     panel = (
@@ -163,7 +161,8 @@ def _style_arms(panel: timeseries.Panel) -> None:
         panel.override_by_regexp(pattern, [dashboard.DynamicConfigValue("color", value)])
     for pattern, dash in _DASHES:
         panel.override_by_regexp(pattern, [_dashed(*dash)])
-    panel.override_by_regexp(_SLO_LINES, [_fixed("red"), _dashed(10, 6)])
+    red = dashboard.DynamicConfigValue("color", {"mode": "fixed", "fixedColor": "red"})
+    panel.override_by_regexp(_SLO_LINES, [red, _dashed(10, 6)])
 
 
 def _draw_limit(panel: timeseries.Panel, limit: float) -> None:
@@ -172,10 +171,6 @@ def _draw_limit(panel: timeseries.Panel, limit: float) -> None:
     panel.thresholds(thresholds.steps(steps))
     style = common_builders.GraphThresholdsStyleConfig()
     panel.thresholds_style(style.mode(common.GraphTresholdsStyleMode.DASHED))
-
-
-def _fixed(colour: str) -> dashboard.DynamicConfigValue:
-    return dashboard.DynamicConfigValue("color", {"mode": "fixed", "fixedColor": colour})
 
 
 def _dashed(*dash: int) -> dashboard.DynamicConfigValue:

@@ -31,7 +31,6 @@ class Influx:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
         self._client.close()
 
     def series(self, influxql: str, epoch: str = "ms") -> list[dict[str, Any]]:
@@ -50,16 +49,16 @@ class Influx:
 
     def tag_values(self, influxql: str) -> list[str]:
         """Return the values of a SHOW TAG VALUES, sorted."""
-        found = {row[1] for series in self.series(influxql) for row in series["values"]}
-        return sorted(found)
+        values = {row[1] for series in self.series(influxql) for row in series["values"]}
+        return sorted(values)
 
 
-def _bound_ms(influx: Influx, which: str, experiment: str, run: str) -> int:
-    where = f"\"experiment\" = '{experiment}' AND \"run\" = '{run}'"
-    found = influx.series(f'SELECT {which}("repeat") FROM "request" WHERE {where}')
-    if not found:
+def _bound_ms(influx: Influx, function: str, experiment: str, run: str) -> int:
+    condition = f"\"experiment\" = '{experiment}' AND \"run\" = '{run}'"
+    series = influx.series(f'SELECT {function}("repeat") FROM "request" WHERE {condition}')
+    if not series:
         raise NoRunError(f"no requests of experiment {experiment}, run {run}")
-    return int(found[0]["values"][0][0])
+    return int(series[0]["values"][0][0])
 
 
 def view_of(influx: Influx, experiment: str, run: str) -> View:
@@ -69,12 +68,12 @@ def view_of(influx: Influx, experiment: str, run: str) -> View:
     return View(experiment, run, first_ms - MARGIN_MS, last_ms + MARGIN_MS)
 
 
-def newest(influx: Influx, key: str, other: str, value: str | None) -> str:
+def newest(influx: Influx, key: str, other_key: str, value: str | None) -> str:
     """Return the last value of a tag of `request`; run names are UTC times, so it is the newest."""
-    where = f" WHERE \"{other}\" = '{plain(other, value)}'" if value else ""
-    found = influx.tag_values(f'SHOW TAG VALUES FROM "request" WITH KEY = "{key}"{where}')
-    if not found:
-        known = influx.tag_values(f'SHOW TAG VALUES FROM "request" WITH KEY = "{other}"')
-        there = f"only {', '.join(known)}" if known else "no run at all"
-        raise NoRunError(f"no {other} {value}: {there}" if value else there)
-    return found[-1]
+    condition = f" WHERE \"{other_key}\" = '{plain(other_key, value)}'" if value else ""
+    values = influx.tag_values(f'SHOW TAG VALUES FROM "request" WITH KEY = "{key}"{condition}')
+    if not values:
+        known = influx.tag_values(f'SHOW TAG VALUES FROM "request" WITH KEY = "{other_key}"')
+        runs_text = f"only {', '.join(known)}" if known else "no run at all"
+        raise NoRunError(f"no {other_key} {value}: {runs_text}" if value else runs_text)
+    return values[-1]

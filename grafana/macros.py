@@ -43,8 +43,8 @@ def expand(influxql: str, view: View, interval_s: int) -> str:
         ("$__interval", f"{interval_s}s"),
     ):
         influxql = influxql.replace(macro, text)
-    if left := _LEFT_OVER.search(influxql):
-        raise MacroError(f"{left.group()}, a macro of Grafana's that is not known here")
+    if rest := _LEFT_OVER.search(influxql):
+        raise MacroError(f"{rest.group()}, a macro of Grafana's that is not known here")
     return influxql
 
 

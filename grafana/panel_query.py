@@ -3,8 +3,8 @@
 Rules for InfluxQL of InfluxDB 1.6 to 1.8, and of the v1 endpoints of 2.x and 3.x:
 - a cumulative counter is read by NON_NEGATIVE_DERIVATIVE of its MAX, so that an arbiter's restart
   is a gap and not a negative spike;
-- a rate of points is COUNT over the bucket's width, as nested transformations are not in 1.6;
-- time cannot be computed with, so an event carries its end as a field (`end_ms`, Unix time);
+- a rate of points is COUNT over the bucket's width, because 1.6 has no nested transformations;
+- InfluxQL cannot calculate with time, so an event has its end as a field (`end_ms`, Unix time);
 - a window that slides is a MOVING_AVERAGE of buckets of one width, whatever the panel's; its query
   begins earlier than the panel by the window (`${__from}`);
 - no query wraps a variable between two slashes except in a regular expression on purpose: Grafana
@@ -45,26 +45,21 @@ class PanelQuery:
         return "$tier" in self.influxql
 
 
-def rate_of_points(where: str, group_by: str = "") -> str:
+def by_bucket(columns: str, measurement: str, where: str, tag: str = "", fill: str = "none") -> str:
+    """Return a query of columns in each bucket, grouped by a tag if it is given."""
+    tags = f', "{tag}"' if tag else ""
+    return (
+        f'SELECT {columns} FROM "{measurement}" '
+        f"WHERE {where} GROUP BY time($__interval){tags} fill({fill})"
+    )
+
+
+def rate_of_points(where: str, tag: str = "") -> str:
     """Return a query of requests per second in a bucket."""
-    tags = f", {group_by}" if group_by else ""
-    return (
-        'SELECT 1000.0 * count("repeat") / $__interval_ms FROM "request" '
-        f"WHERE {where} GROUP BY time($__interval){tags} fill(0)"
-    )
+    rate = '1000.0 * count("repeat") / $__interval_ms'
+    return by_bucket(rate, "request", where, tag, fill="0")
 
 
-def rate_of_counter(measurement: str, counter: str, where: str, group_by: str) -> str:
-    """Return a query of the rate of a cumulative counter."""
-    return (
-        f'SELECT non_negative_derivative(max("{counter}"), 1s) FROM "{measurement}" '
-        f"WHERE {where} GROUP BY time($__interval), {group_by} fill(none)"
-    )
-
-
-def mean(measurement: str, field: str, where: str, group_by: str) -> str:
-    """Return a query of a field's mean in a bucket."""
-    return (
-        f'SELECT mean("{field}") FROM "{measurement}" '
-        f"WHERE {where} GROUP BY time($__interval), {group_by} fill(none)"
-    )
+def rate_of(counter: str) -> str:
+    """Return the column of the rate of a cumulative counter."""
+    return f'non_negative_derivative(max("{counter}"), 1s)'

@@ -7,15 +7,15 @@ first; SLO and cost are in `queries_slo.py`, nights in `queries_nights.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from grafana.panel_query import (
     THESE_HOSTS,
     THIS_RUN,
     THIS_TIER,
     PanelQuery,
-    mean,
-    rate_of_counter,
+    by_bucket,
+    rate_of,
     rate_of_points,
 )
 from grafana.queries_nights import NIGHT_QUERIES
@@ -28,24 +28,28 @@ MARGIN_MS = 30_000  # machines report before the first request and after the las
 def _host(
     panel: str, field: str, ref: str = "A", suffix: str = "", may_be_empty: str = ""
 ) -> PanelQuery:
-    query = mean("host", field, THESE_HOSTS, '"machine"')
+    query = by_bucket(f'mean("{field}")', "host", THESE_HOSTS, "machine")
     alias = f"$tag_machine{suffix}"
     return PanelQuery(panel, ref, query, alias, interval_s=2, may_be_empty=may_be_empty)
 
 
-def _server(panel: str, field: str, interval_s: int) -> PanelQuery:
-    query = mean("arbiter_server", field, THIS_TIER, '"server"')
-    return PanelQuery(panel, "A", query, "$tag_server", interval_s=interval_s)
+def _server(panel: str, column: str, interval_s: int, may_be_empty: str = "") -> PanelQuery:
+    query = by_bucket(column, "arbiter_server", THIS_TIER, "server")
+    return PanelQuery(
+        panel, "A", query, "$tag_server", interval_s=interval_s, may_be_empty=may_be_empty
+    )
 
 
 def _tier(panel: str, ref: str, field: str, alias: str, interval_s: int) -> PanelQuery:
-    query = mean("arbiter", field, THIS_TIER, '"tier"')
+    query = by_bucket(f'mean("{field}")', "arbiter", THIS_TIER, "tier")
     return PanelQuery(panel, ref, query, alias, interval_s=interval_s)
 
 
-def _tier_rate(panel: str, ref: str, counter: str, alias: str) -> PanelQuery:
-    query = rate_of_counter("arbiter", counter, THIS_TIER, '"tier"')
-    return PanelQuery(panel, ref, query, alias, interval_s=5)
+def _tier_rate(
+    panel: str, ref: str, counter: str, alias: str, may_be_empty: str = ""
+) -> PanelQuery:
+    query = by_bucket(rate_of(counter), "arbiter", THIS_TIER, "tier")
+    return PanelQuery(panel, ref, query, alias, interval_s=5, may_be_empty=may_be_empty)
 
 
 RATE = "Offered and achieved rate"
@@ -76,7 +80,7 @@ _LOAD = (
     PanelQuery(
         FAILURES,
         "A",
-        rate_of_points(f"{THIS_RUN} AND \"outcome\" <> 'ok'", '"outcome"'),
+        rate_of_points(f"{THIS_RUN} AND \"outcome\" <> 'ok'", "outcome"),
         alias="$tag_outcome",
         interval_s=5,
         may_be_empty="no request failed",
@@ -84,15 +88,14 @@ _LOAD = (
     PanelQuery(
         FAILURES,
         "B",
-        rate_of_counter("arbiter", "failed", THIS_RUN, '"tier"'),
+        by_bucket(rate_of("failed"), "arbiter", THIS_RUN, "tier"),
         alias="failed at arbiter $tag_tier",
         interval_s=5,
     ),
     PanelQuery(
         LAG,
         "A",
-        'SELECT percentile("lag_ms", 99) AS "p99", max("lag_ms") AS "max" FROM "request" '
-        f"WHERE {THIS_RUN} GROUP BY time($__interval) fill(none)",
+        by_bucket('percentile("lag_ms", 99) AS "p99", max("lag_ms") AS "max"', "request", THIS_RUN),
         alias="$col",
         interval_s=15,
     ),
@@ -117,8 +120,8 @@ _LOAD = (
 )
 
 _ARBITERS = (
-    _server(SERVER_LATENCY, "mean_latency_ms", interval_s=2),
-    _server(IN_FLIGHT, "in_flight", interval_s=2),
+    _server(SERVER_LATENCY, 'mean("mean_latency_ms")', interval_s=2),
+    _server(IN_FLIGHT, 'mean("in_flight")', interval_s=2),
     _tier(TOKENS, "A", "tokens_in_use", "in use", interval_s=2),
     _tier(TOKENS, "B", "tokens_total", "in total", interval_s=2),
     _tier_rate(REPLICAS, "A", "replicas_sent", "sent"),
@@ -147,53 +150,25 @@ _STATISTICS = (
     PanelQuery(
         REQUEST_LATENCY,
         "A",
-        "SELECT "
-        + ", ".join(f'mean("{name}_ms") AS "{name}"' for name in ("mean", *_PERCENTILES))
-        + f' FROM "arbiter" WHERE {THIS_TIER} GROUP BY time($__interval) fill(none)',
+        by_bucket(
+            ", ".join(f'mean("{name}_ms") AS "{name}"' for name in ("mean", *_PERCENTILES)),
+            "arbiter",
+            THIS_TIER,
+        ),
         alias="$col",
         interval_s=2,
     ),
-    _server(PROCESSING, "processing_ms", interval_s=5),
+    _server(PROCESSING, 'mean("processing_ms")', interval_s=5),
     _tier(TOKEN_HOLD, "A", "token_hold_ms", "mean", interval_s=5),
     _tier(WASTED, "A", "wasted_percent", "of all server time", interval_s=5),
-    PanelQuery(
-        AT_SERVER,
-        "A",
-        'SELECT non_negative_derivative(max("busy_us"), 1s) / 1000000 FROM "arbiter_server" '
-        f'WHERE {THIS_TIER} GROUP BY time($__interval), "server" fill(none)',
-        alias="$tag_server",
-        interval_s=5,
-    ),
-    PanelQuery(
-        SERVER_ERRORS,
-        "A",
-        rate_of_counter("arbiter_server", "errors", THIS_TIER, '"server"'),
-        alias="$tag_server",
-        interval_s=5,
-    ),
+    _server(AT_SERVER, f"{rate_of('busy_us')} / 1000000", interval_s=5),
+    _server(SERVER_ERRORS, rate_of("errors"), interval_s=5),
     *(
-        replace(
-            _tier_rate(AGREEMENT, ref, counter, counter.replace("_", " ")),
-            may_be_empty=_NOT_COMPARED,
-        )
+        _tier_rate(AGREEMENT, ref, counter, counter.replace("_", " "), _NOT_COMPARED)
         for ref, counter in zip("ABCD", _VERDICTS, strict=True)
     ),
-    PanelQuery(
-        CONTRADICTED,
-        "A",
-        rate_of_counter("arbiter_server", "minority", THIS_TIER, '"server"'),
-        alias="$tag_server",
-        interval_s=5,
-        may_be_empty=_NOT_COMPARED,
-    ),
-    PanelQuery(
-        ALIVE,
-        "A",
-        'SELECT min("alive") FROM "arbiter_server" '
-        f'WHERE {THIS_TIER} GROUP BY time($__interval), "server" fill(none)',
-        alias="$tag_server",
-        interval_s=2,
-    ),
+    _server(CONTRADICTED, rate_of("minority"), interval_s=5, may_be_empty=_NOT_COMPARED),
+    _server(ALIVE, 'min("alive")', interval_s=2),
 )
 
 # Fields that an agent leaves out if its kernel has no cgroup for them.
@@ -221,11 +196,11 @@ class Annotation:
 
 
 def _annotation(name: str, colour: str, kinds: tuple[str, ...], may_be_empty: str) -> Annotation:
-    what = " OR ".join(f"\"what\" = '{kind}'" for kind in kinds)
+    condition = " OR ".join(f"\"what\" = '{kind}'" for kind in kinds)
     # Grafana's standard annotations: time, timeEnd, title, text and tags, by column name.
     query = (
         'SELECT "end_ms" AS "timeEnd", "title", "text", "kind" AS "tags" FROM "event" '
-        f"WHERE {THIS_RUN} AND ({what})"
+        f"WHERE {THIS_RUN} AND ({condition})"
     )
     panel = f"annotation: {name}"
     return Annotation(
@@ -281,12 +256,10 @@ def panel_queries() -> list[PanelQuery]:
 
 
 def statistics_queries() -> list[PanelQuery]:
-    """Return every query of the arbiters' dashboard."""
     return [*_STATISTICS, *_around()]
 
 
 def night_queries() -> list[PanelQuery]:
-    """Return every query of the nights' dashboard."""
     return [*NIGHT_QUERIES, *map(_values, NIGHT_VARIABLES)]
 
 

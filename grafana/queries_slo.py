@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grafana.panel_query import THIS_RUN, THIS_TIER, PanelQuery
+from grafana.panel_query import THIS_RUN, THIS_TIER, PanelQuery, by_bucket, rate_of
 
 LATENCY = "p95 and p99 per arm"
 MIDDLE = "Mean and median per arm"
@@ -25,12 +25,9 @@ _OLD_RUN = "written by a runner that did not tell it yet, or the design has no S
 _NO_PRICE = "a machine of the fleet has no price"
 
 
-def _per_arm(panel: str, ref: str, *columns: str) -> PanelQuery:
-    query = (
-        f'SELECT {", ".join(columns)} FROM "request" '
-        f'WHERE {THIS_RUN} GROUP BY time($__interval), "arm" fill(none)'
-    )
-    return PanelQuery(panel, ref, query, "$tag_arm $col", interval_s=_TAIL_S)
+def _per_arm(panel: str, *columns: str) -> PanelQuery:
+    query = by_bucket(", ".join(columns), "request", THIS_RUN, "arm")
+    return PanelQuery(panel, "A", query, "$tag_arm $col", interval_s=_TAIL_S)
 
 
 def _percentile(number: int) -> str:
@@ -39,9 +36,7 @@ def _percentile(number: int) -> str:
 
 def _limit(name: str, ref: str) -> PanelQuery:
     """Return a query of the SLO's limit, which the runner writes during the load."""
-    query = (
-        f'SELECT max("{name}_ms") FROM "slo" WHERE {THIS_RUN} GROUP BY time($__interval) fill(none)'
-    )
+    query = by_bucket(f'max("{name}_ms")', "slo", THIS_RUN)
     return PanelQuery(LATENCY, ref, query, f"SLO {name}", interval_s=_TAIL_S, may_be_empty=_OLD_RUN)
 
 
@@ -65,11 +60,11 @@ def _burn(name: str, minutes: int, ref: str) -> PanelQuery:
 
 
 SLO_QUERIES = (
-    _per_arm(LATENCY, "A", _percentile(95), _percentile(99)),
+    _per_arm(LATENCY, _percentile(95), _percentile(99)),
     _limit("p95", "B"),
     _limit("p99", "C"),
-    _per_arm(MIDDLE, "A", 'mean("latency_ms") AS "mean"', _percentile(50)),
-    _per_arm(SAMPLES, "A", 'count("latency_ms") AS "requests"'),
+    _per_arm(MIDDLE, 'mean("latency_ms") AS "mean"', _percentile(50)),
+    _per_arm(SAMPLES, 'count("latency_ms") AS "requests"'),
     *(
         _burn(name, minutes, ref)
         for name in BURN
@@ -80,8 +75,7 @@ COST_QUERIES = (
     PanelQuery(
         USD_PER_HOUR,
         "A",
-        f'SELECT max("usd_per_hour") FROM "cost" WHERE {THIS_RUN} '
-        "GROUP BY time($__interval) fill(none)",
+        by_bucket('max("usd_per_hour")', "cost", THIS_RUN),
         "the tiers' machines",
         interval_s=_COST_S,
         may_be_empty=_NO_PRICE,
@@ -89,8 +83,7 @@ COST_QUERIES = (
     PanelQuery(
         USD_PER_MILLION,
         "A",
-        f'SELECT 1000000 * sum("usd") / sum("good") FROM "cost" WHERE {THIS_RUN} '
-        'GROUP BY time($__interval), "arm" fill(none)',
+        by_bucket('1000000 * sum("usd") / sum("good")', "cost", THIS_RUN, "arm"),
         "$tag_arm",
         interval_s=_COST_S,
         may_be_empty=_NO_PRICE,
@@ -99,9 +92,12 @@ COST_QUERIES = (
 EXTRA = PanelQuery(
     EXTRA_WORK,
     "A",
-    'SELECT 100 * non_negative_derivative(max("replicas_sent"), 1s) / '
-    'non_negative_derivative(max("requests"), 1s) - 100 FROM "arbiter" '
-    f'WHERE {THIS_TIER} GROUP BY time($__interval), "tier" fill(none)',
+    by_bucket(
+        f"100 * {rate_of('replicas_sent')} / {rate_of('requests')} - 100",
+        "arbiter",
+        THIS_TIER,
+        "tier",
+    ),
     "copies beyond the first",
     interval_s=10,
 )

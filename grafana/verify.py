@@ -34,13 +34,13 @@ def _rows(influx: Influx, query: PanelQuery, view: View) -> int:
     first_value = 0 if query.panel.startswith("variable:") else 1
     return sum(
         any(value is not None for value in row[first_value:])
-        for one in series
-        for row in one["values"]
+        for table in series
+        for row in table["values"]
     )
 
 
 def _tiers(influx: Influx, view: View) -> list[str]:
-    [variable] = [one for one in VARIABLES if one.name == "tier"]
+    [variable] = [candidate for candidate in VARIABLES if candidate.name == "tier"]
     return influx.tag_values(expand(variable.influxql, view, interval_s=1))
 
 
@@ -49,7 +49,7 @@ def _least_rows(influx: Influx, query: PanelQuery, view: View) -> int:
     if not query.per_tier:
         return _rows(influx, query, view)
     views = [replace(view, tier=tier) for tier in _tiers(influx, view)]
-    return min((_rows(influx, query, one) for one in views), default=0)
+    return min((_rows(influx, query, tier_view) for tier_view in views), default=0)
 
 
 def queries_of(dashboard: str) -> list[PanelQuery]:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from grafana.tests.influxd import influxd, write
+from experiments.tests.influxdb import influxd
+from grafana.tests.influxd import write
 from grafana.tests.record import RECORDED
 
 
@@ -39,8 +40,8 @@ def _filled(url: str, database: str, recorded: Path) -> Filled:
 
 @pytest.fixture(scope="session")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
-    with influxd(Path(tmp_path_factory.mktemp("influxd"))) as url:
-        yield _filled(url, "sparecraft", RECORDED)
+    with influxd(tmp_path_factory.mktemp("influxd")) as server:
+        yield _filled(server.url, "sparecraft", RECORDED)
 
 
 @pytest.fixture(scope="session")

@@ -21,8 +21,8 @@ def _field(value: Any, field_type: str) -> str:
     if field_type == "integer":
         return f"{int(value)}i"
     if field_type == "string":
-        quoted = str(value).replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{quoted}"'
+        text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{text}"'
     return repr(float(value))
 
 
@@ -55,15 +55,15 @@ def _lines(influx: Influx, measurement: str, where: str) -> list[str]:
 
 def record(url: str, database: str, experiment: str, run: str) -> list[str]:
     """The run's points, one measurement after the other."""
-    own = f"\"experiment\" = '{experiment}'"
+    experiment_filter = f"\"experiment\" = '{experiment}'"
     lines = []
     with Influx(url, database) as influx:
         view = view_of(influx, experiment, run)
-        shown = f"time >= {view.from_ms}ms AND time <= {view.to_ms}ms"
+        time_filter = f"time >= {view.from_ms}ms AND time <= {view.to_ms}ms"
         for measurement in _OF_RUN:
-            lines += _lines(influx, measurement, f"{own} AND \"run\" = '{run}'")
+            lines += _lines(influx, measurement, f"{experiment_filter} AND \"run\" = '{run}'")
         # `host` has no run tag: the run's time range picks its points.
-        return lines + _lines(influx, "host", f"{own} AND {shown}")
+        return lines + _lines(influx, "host", f"{experiment_filter} AND {time_filter}")
 
 
 def main() -> None:
@@ -71,8 +71,8 @@ def main() -> None:
     for name in ("--url", "--experiment", "--run"):
         parser.add_argument(name, required=True)
     parser.add_argument("--database", default="sparecraft")
-    asked = parser.parse_args()
-    lines = record(asked.url, asked.database, asked.experiment, asked.run)
+    arguments = parser.parse_args()
+    lines = record(arguments.url, arguments.database, arguments.experiment, arguments.run)
     text = "".join(f"{line}\n" for line in lines)
     RECORDED.write_bytes(gzip.compress(text.encode(), mtime=0))
     print(f"{len(lines)} points in {RECORDED}")

@@ -33,17 +33,16 @@ class Resource:
     kind: str
     id: str
     experiment: str
-    made: datetime
+    created: datetime
     end: datetime | None
 
 
 def main() -> None:
-    """Sweep the given regions."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--region", action="append", required=True)
     parser.add_argument("--dry-run", action="store_true")
-    asked = parser.parse_args()
-    sweep(asked.region, datetime.now(UTC), dry_run=asked.dry_run)
+    options = parser.parse_args()
+    sweep(options.region, datetime.now(UTC), dry_run=options.dry_run)
 
 
 def handler(event: dict[str, Any], _: object) -> list[str]:
@@ -53,80 +52,88 @@ def handler(event: dict[str, Any], _: object) -> list[str]:
 
 def sweep(regions: Sequence[str], now: datetime, *, dry_run: bool = False) -> list[str]:
     """Remove outlived resources, unless `dry_run`; returns and prints "kind id" of each."""
-    done = []
+    removed = []
     for region in regions:
         ec2 = boto3.client("ec2", region_name=region)
         scaling = boto3.client("autoscaling", region_name=region)
-        for one in outlived(held(ec2, scaling), now):
+        for resource in select_outlived(list_resources(ec2, scaling), now):
             if not dry_run:
-                _end(one, ec2, scaling)
-            done.append(f"{one.kind} {one.id}")
-            print(f"{region}: {one.kind} {one.id} of {one.experiment}", flush=True)
-    return done
+                _end(resource, ec2, scaling)
+            removed.append(f"{resource.kind} {resource.id}")
+            print(f"{region}: {resource.kind} {resource.id} of {resource.experiment}", flush=True)
+    return removed
 
 
-def outlived(things: Iterable[Resource], now: datetime) -> list[Resource]:
+def select_outlived(resources: Iterable[Resource], now: datetime) -> list[Resource]:
     """Select the resources to remove; groups come first, because they replace their machines."""
-    found = list(things)
+    all_resources = list(resources)
     ends = dict[str, datetime]()
-    for one in found:
-        if one.end is not None:
-            ends[one.experiment] = max(ends.get(one.experiment, one.end), one.end)
+    for resource in all_resources:
+        if resource.end is not None:
+            ends[resource.experiment] = max(
+                ends.get(resource.experiment, resource.end), resource.end
+            )
     return [
-        one
-        for one in found
-        if one.made + LONGEST <= now or ends.get(one.experiment, one.made + LONGEST) <= now
+        resource
+        for resource in all_resources
+        if resource.created + LONGEST <= now
+        or ends.get(resource.experiment, resource.created + LONGEST) <= now
     ]
 
 
-def held(ec2: Any, scaling: Any) -> Iterator[Resource]:
+def list_resources(ec2: Any, scaling: Any) -> Iterator[Resource]:
     """Yield groups, running or stopped machines and unattached disks with our tag."""
     groups = scaling.get_paginator("describe_auto_scaling_groups").paginate(Filters=_OURS)
-    for one in (group for page in groups for group in page["AutoScalingGroups"]):
-        yield _expiring("group", one["AutoScalingGroupName"], one["Tags"], [one["CreatedTime"]])
+    for group in (group for page in groups for group in page["AutoScalingGroups"]):
+        yield _expiring(
+            "group", group["AutoScalingGroupName"], group["Tags"], [group["CreatedTime"]]
+        )
     alive = [
         {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}
     ]
     pages = ec2.get_paginator("describe_instances").paginate(Filters=[*_OURS, *alive])
-    for one in (
-        one for page in pages for group in page["Reservations"] for one in group["Instances"]
+    for machine in (
+        machine
+        for page in pages
+        for group in page["Reservations"]
+        for machine in group["Instances"]
     ):
-        if not any(tag["Key"] == "aws:autoscaling:groupName" for tag in one["Tags"]):
-            yield _expiring("machine", one["InstanceId"], one["Tags"], _beginnings(one))
+        if not any(tag["Key"] == "aws:autoscaling:groupName" for tag in machine["Tags"]):
+            yield _expiring("machine", machine["InstanceId"], machine["Tags"], _beginnings(machine))
     free = [{"Name": "status", "Values": ["available"]}]
     disks = ec2.get_paginator("describe_volumes").paginate(Filters=[*_OURS, *free])
-    for one in (disk for page in disks for disk in page["Volumes"]):
-        yield _expiring("disk", one["VolumeId"], one["Tags"], [one["CreateTime"]])
+    for disk in (disk for page in disks for disk in page["Volumes"]):
+        yield _expiring("disk", disk["VolumeId"], disk["Tags"], [disk["CreateTime"]])
 
 
 def _beginnings(machine: dict[str, Any]) -> list[datetime]:
-    """Return times since which a machine exists: LaunchTime is only that of its last start."""
-    disks = [one["Ebs"]["AttachTime"] for one in machine.get("BlockDeviceMappings", [])]
-    cards = [one.get("Attachment", {}) for one in machine.get("NetworkInterfaces", [])]
-    attached = [one["AttachTime"] for one in cards if "AttachTime" in one]
+    """Return times at which a machine existed: LaunchTime is only that of its last start."""
+    disks = [mapping["Ebs"]["AttachTime"] for mapping in machine.get("BlockDeviceMappings", [])]
+    cards = [card.get("Attachment", {}) for card in machine.get("NetworkInterfaces", [])]
+    attached = [card["AttachTime"] for card in cards if "AttachTime" in card]
     return [machine["LaunchTime"], *disks, *attached]
 
 
-def _expiring(kind: str, name: str, pairs: list[dict[str, str]], made: list[datetime]) -> Resource:
-    tags = {one["Key"]: one["Value"] for one in pairs}
+def _expiring(kind: str, name: str, pairs: list[dict[str, str]], times: list[datetime]) -> Resource:
+    tags = {tag["Key"]: tag["Value"] for tag in pairs}
     try:
         end = datetime.fromisoformat(tags.get(EXPIRES, ""))
     except ValueError:
         end = None
     if end is not None and end.tzinfo is None:
         end = end.replace(tzinfo=UTC)
-    return Resource(kind, name, tags[EXPERIMENT], min(made), end)
+    return Resource(kind, name, tags[EXPERIMENT], min(times), end)
 
 
-def _end(one: Resource, ec2: Any, scaling: Any) -> None:
-    if one.kind == "group":
-        scaling.delete_auto_scaling_group(AutoScalingGroupName=one.id, ForceDelete=True)
-    elif one.kind == "disk":
-        ec2.delete_volume(VolumeId=one.id)
+def _end(resource: Resource, ec2: Any, scaling: Any) -> None:
+    if resource.kind == "group":
+        scaling.delete_auto_scaling_group(AutoScalingGroupName=resource.id, ForceDelete=True)
+    elif resource.kind == "disk":
+        ec2.delete_volume(VolumeId=resource.id)
     else:
         for protection in ("DisableApiTermination", "DisableApiStop"):
-            ec2.modify_instance_attribute(InstanceId=one.id, **{protection: {"Value": False}})
-        ec2.terminate_instances(InstanceIds=[one.id])
+            ec2.modify_instance_attribute(InstanceId=resource.id, **{protection: {"Value": False}})
+        ec2.terminate_instances(InstanceIds=[resource.id])
 
 
 if __name__ == "__main__":

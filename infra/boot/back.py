@@ -1,4 +1,4 @@
-"""Restoration of a host: our installations' changes are undone, changes by others are kept.
+"""Restoration of a host: undoes the changes of our installations, and keeps those of others.
 
 Our changes are the differences between the states before and after each installation: packages,
 entries of folders, paths of /etc, and lines of account files. The purge of packages counts too.
@@ -15,46 +15,46 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from before import KEPT, fingerprint, noted, packages, run, write
+from before import STATE, fingerprint, load_note, packages, run, write
 from units import stop_units_of, unmask
 
-_OURS, _BEGAN = KEPT / "ours.json", KEPT / "began.json"
+_OURS, _BEGAN = STATE / "ours.json", STATE / "began.json"
 _ACCOUNTS = ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")
 _THEIRS = "theirs"  # of a path of /etc that others changed between two installations
 _GONE = ("not-installed", "config-files")
-# Folders that packages do not write; all else may belong to one that stays.
+# Folders that packages do not write; other folders may belong to a package that stays.
 _NOT_OF_PACKAGES = ("/opt/", "/srv/", "/home/", "/root/", "/usr/local/", "/var/tmp/")
 
 
 @contextmanager
 def own_changes() -> Iterator[None]:
-    """Record the changes made in this context as ours, also if it raises.
+    """Record the changes that are made in this context as ours, also if it raises.
 
     If the process is killed, the changes until the next call or `restore` are recorded as ours.
     """
-    _finish()
-    write(_BEGAN, _state())
+    _record_changes()
+    write(_BEGAN, _read_state())
     try:
         yield
     finally:
-        _finish()
+        _record_changes()
 
 
 def restore() -> list[str]:
     """Undo our changes. Returns a sentence for each package of ours that stays."""
-    before = noted()
+    before = load_note()
     if before is None:
         return []
     with own_changes():
-        kept = purge(_ours()["packages"])
+        stays = purge(_read_ours()["packages"])
         unmask()
-    ours = _ours()
-    _remove_new(before, ours, bool(kept))
-    _restore_etc(before, ours, bool(kept))
-    if not kept:
+    ours = _read_ours()
+    _remove_new(before, ours, bool(stays))
+    _restore_etc(before, ours, bool(stays))
+    if not stays:
         _restore_accounts(ours["accounts"])
     _remove_qdiscs(before)
-    return [f"packages: {name} is ours and stays: {why}" for name, why in kept.items()]
+    return [f"packages: {name} is ours and stays: {why}" for name, why in stays.items()]
 
 
 def purge(names: Iterable[str]) -> dict[str, str]:
@@ -67,11 +67,11 @@ def purge(names: Iterable[str]) -> dict[str, str]:
         return {}
     os.environ.update(DEBIAN_FRONTEND="noninteractive", LC_ALL="C")
     run("dpkg", "--configure", "-a", fails=True)  # an installation that was cut off
-    stop_units_of(sorted(set(names) - _kept_for_others(set(names))))
-    # All of them at once: what depends on one of them is among them, or dpkg refuses that one.
+    stop_units_of(sorted(set(names) - _needed_by_others(set(names))))
+    # All at once: a package that depends on one of them is among them, or dpkg refuses that one.
     forced = ("--force-remove-reinstreq", f"--abort-after={len(names) + 1}")
     run("dpkg", "--purge", *forced, *names, fails=True)
-    stay = _installed(packages()) & set(names)
+    stay = _installed_names(packages()) & set(names)
     needed = _needed_by(set(names)) if stay else {}
     return {
         name: f"{', '.join(needed[name])} needs it" if name in needed else "dpkg left it there"
@@ -79,7 +79,7 @@ def purge(names: Iterable[str]) -> dict[str, str]:
     }
 
 
-def added(ours: Mapping[str, Any], began: Mapping[str, Any], now: Mapping[str, Any]) -> Any:
+def add_changes(ours: Mapping[str, Any], began: Mapping[str, Any], now: Mapping[str, Any]) -> Any:
     """Return `ours` with the changes between the states `began` and `now`."""
     etc = dict(ours["etc"])
     for path in {*etc, *began["etc"], *now["etc"]}:
@@ -88,30 +88,30 @@ def added(ours: Mapping[str, Any], began: Mapping[str, Any], now: Mapping[str, A
             etc[path] = _THEIRS
         elif was != became:
             etc[path] = became
-    more = {
+    lists = {
         key: sorted({*ours[key], *(set(now[key]) - set(began[key]))})
         for key in ("packages", "entries")
     }
     accounts = {
-        file: _lines_added(ours["accounts"].get(file, _NO_LINES), began["accounts"][file], lines)
+        file: _line_changes(ours["accounts"].get(file, _NO_LINES), began["accounts"][file], lines)
         for file, lines in now["accounts"].items()
         if file in began["accounts"]
     }
-    return {**more, "etc": etc, "accounts": accounts}
+    return {**lists, "etc": etc, "accounts": accounts}
 
 
-def merged(now: list[str], ours: Mapping[str, list[str]]) -> list[str]:
+def merge_lines(now: list[str], ours: Mapping[str, list[str]]) -> list[str]:
     """Return the lines of an account file without those we added, and with those we removed."""
-    stays = [line for line in now if line not in ours["added"]]
-    names = {line.split(":")[0] for line in stays}
-    return [*stays, *(one for one in ours["removed"] if one.split(":")[0] not in names)]
+    remaining = [line for line in now if line not in ours["added"]]
+    names = {line.split(":")[0] for line in remaining}
+    return [*remaining, *(line for line in ours["removed"] if line.split(":")[0] not in names)]
 
 
 _NO_LINES: Mapping[str, list[str]] = {"added": [], "removed": []}
 _NOTHING: Mapping[str, Any] = {"packages": [], "entries": [], "etc": {}, "accounts": {}}
 
 
-def _lines_added(
+def _line_changes(
     ours: Mapping[str, list[str]], began: list[str], now: list[str]
 ) -> dict[str, list[str]]:
     came = [line for line in now if line not in began]
@@ -124,62 +124,62 @@ def _lines_added(
     }
 
 
-def _finish() -> None:
+def _record_changes() -> None:
     if _BEGAN.exists():
-        write(_OURS, added(_ours(), json.loads(_BEGAN.read_text()), _state()))
+        write(_OURS, add_changes(_read_ours(), json.loads(_BEGAN.read_text()), _read_state()))
         _BEGAN.unlink()
 
 
-def _ours() -> Any:
+def _read_ours() -> Any:
     return json.loads(_OURS.read_text()) if _OURS.exists() else _NOTHING
 
 
-def _state() -> dict[str, Any]:
-    found = fingerprint()
+def _read_state() -> dict[str, Any]:
+    state = fingerprint()
     return {
-        "packages": sorted(_installed(found["packages"])),
-        "entries": found["entries"],
-        "etc": found["etc"],
+        "packages": sorted(_installed_names(state["packages"])),
+        "entries": state["entries"],
+        "etc": state["etc"],
         "accounts": {
-            name: _lines(Path("/etc") / name)
+            name: _read_lines(Path("/etc") / name)
             for name in _ACCOUNTS
             if (Path("/etc") / name).exists()
         },
     }
 
 
-def _installed(lines: Iterable[str]) -> set[str]:
+def _installed_names(lines: Iterable[str]) -> set[str]:
     """Return the packages of which more than configuration files is present."""
     rows = (line.split() for line in lines if line)
     return {row[0] for row in rows if row[-1] not in _GONE}
 
 
-def _kept_for_others(ours: set[str]) -> set[str]:
+def _needed_by_others(ours: set[str]) -> set[str]:
     """Return those of our packages that others need, directly or through ours."""
-    kept: set[str] = set()
-    while more := set(_needed_by(ours - kept)):
-        kept |= more
-    return kept
+    needed: set[str] = set()
+    while more := set(_needed_by(ours - needed)):
+        needed |= more
+    return needed
 
 
 def _needed_by(ours: set[str]) -> dict[str, list[str]]:
     """Return those of our packages that others need directly, with the names of these."""
-    found: dict[str, list[str]] = {}
-    asked = "${Package}\t${db:Status-Status}\t${Pre-Depends}, ${Depends}\n"
-    for line in run("dpkg-query", "-W", "-f", asked).splitlines():
+    dependents: dict[str, list[str]] = {}
+    fields = "${Package}\t${db:Status-Status}\t${Pre-Depends}, ${Depends}\n"
+    for line in run("dpkg-query", "-W", "-f", fields).splitlines():
         name, status, needs = line.split("\t")
         if name in ours or status in _GONE:
             continue
-        words = re.split(r"[,|]|\([^)]*\)|:\w+", needs)
-        for needed in ours & {word.strip() for word in words}:
-            found.setdefault(needed, []).append(name)
-    return found
+        names = re.split(r"[,|]|\([^)]*\)|:\w+", needs)
+        for needed in ours & {word.strip() for word in names}:
+            dependents.setdefault(needed, []).append(name)
+    return dependents
 
 
 def _remove_new(before: Mapping[str, Any], ours: Mapping[str, Any], is_kept: bool) -> None:
-    there = set(fingerprint()["entries"])
-    new = sorted((set(ours["entries"]) & there) - set(before["entries"]))
-    for path in set(new) - _of_packages(new):
+    present = set(fingerprint()["entries"])
+    new = sorted((set(ours["entries"]) & present) - set(before["entries"]))
+    for path in set(new) - _owned_by_packages(new):
         if not (is_kept and not path.startswith(_NOT_OF_PACKAGES)):
             _remove(Path(path))
 
@@ -195,7 +195,9 @@ def _restore_etc(before: Mapping[str, Any], ours: Mapping[str, Any], is_kept: bo
     ]
     if not is_kept:
         new = {path for path in changed if path not in was}
-        for path in sorted(new - _of_packages(new), reverse=True):  # a folder after what is in it
+        for path in sorted(
+            new - _owned_by_packages(new), reverse=True
+        ):  # a folder after its contents
             _remove_etc(Path(path))
     _unpack(path for path in changed if path in was)
     if is_kept:
@@ -209,42 +211,44 @@ def _restore_accounts(ours: Mapping[str, Mapping[str, list[str]]]) -> None:
     """
     for name, lines in ours.items():
         file = Path("/etc") / name
-        now, was = _lines(file), _packed(f"etc/{name}").splitlines()
-        wanted = merged(now, lines)
-        if sorted(wanted) == sorted(was):
+        now, was = _read_lines(file), _read_packed(f"etc/{name}").splitlines()
+        lines_wanted = merge_lines(now, lines)
+        if sorted(lines_wanted) == sorted(was):
             _unpack([str(file)])
-        elif wanted != now:
-            file.write_text("\n".join(wanted) + "\n", errors="surrogateescape")
+        elif lines_wanted != now:
+            file.write_text("\n".join(lines_wanted) + "\n", errors="surrogateescape")
 
 
 def _remove_qdiscs(before: Mapping[str, Any]) -> None:
     """Remove our qdiscs from data interfaces; the kernel's default returns."""
     for line in set(fingerprint()["qdiscs"]) - set(before["qdiscs"]):
-        words = line.split()
-        if "root" in words and "dev" in words:
-            run("tc", "qdisc", "del", "dev", words[words.index("dev") + 1], "root", fails=True)
+        fields = line.split()
+        if "root" in fields and "dev" in fields:
+            run("tc", "qdisc", "del", "dev", fields[fields.index("dev") + 1], "root", fails=True)
 
 
-def _of_packages(paths: Iterable[str]) -> set[str]:
+def _owned_by_packages(paths: Iterable[str]) -> set[str]:
     """Return those of the paths that belong to installed packages."""
-    asked = {name: path for path in paths for name in (path, path.removeprefix("/usr"))}
-    if not asked:
+    owners = {name: path for path in paths for name in (path, path.removeprefix("/usr"))}
+    if not owners:
         return set()
-    said = run("dpkg-query", "-S", *asked, fails=True)
-    return {asked[path] for line in said.split("\n") if (path := line.rpartition(": ")[2]) in asked}
+    output = run("dpkg-query", "-S", *owners, fails=True)
+    return {
+        owners[path] for line in output.split("\n") if (path := line.rpartition(": ")[2]) in owners
+    }
 
 
 def _unpack(paths: Iterable[str]) -> None:
     members = sorted(path.lstrip("/") for path in paths)
     if members:
-        run("tar", "-C", "/", "--no-recursion", "-xf", str(KEPT / "etc.tar"), *members)
+        run("tar", "-C", "/", "--no-recursion", "-xf", str(STATE / "etc.tar"), *members)
 
 
-def _packed(member: str) -> str:
-    return run("tar", "-xOf", str(KEPT / "etc.tar"), member, fails=True)
+def _read_packed(member: str) -> str:
+    return run("tar", "-xOf", str(STATE / "etc.tar"), member, fails=True)
 
 
-def _lines(file: Path) -> list[str]:
+def _read_lines(file: Path) -> list[str]:
     return file.read_text(errors="surrogateescape").splitlines()
 
 

@@ -13,31 +13,31 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-KEPT = Path("/var/lib/sparecraft-host")
+STATE = Path("/var/lib/sparecraft-host")
 HOME = Path("/opt/sparecraft")
 LOG = Path("/var/log/sparecraft.log")
-# Folders whose entries come and go with packages and install.sh. Deeper entries are their owner's.
+# Folders whose entries come and go with packages and install.sh. Deeper entries are not compared.
 _PLACES = (
     *("/opt", "/srv", "/home", "/root", "/usr/bin", "/usr/sbin", "/usr/local/bin"),
     *("/usr/local/sbin", "/usr/local/lib", "/var/cache", "/var/lib", "/var/log", "/var/tmp"),
 )
-_OWN = (KEPT, HOME, LOG)
+_OWN = (STATE, HOME, LOG)
 _PER_BOOT = "systemd-private-"  # a folder of /var/tmp for each service, named by the boot
 _NET = Path("/sys/class/net")
 
 
 def note(before: dict[str, Any]) -> None:
     """Save the state and an archive of /etc."""
-    write(KEPT / "before.json", before)
-    run("tar", "-C", "/", "-cf", str(KEPT / "etc.tar"), "etc")
-    (KEPT / "noted").touch()
+    write(STATE / "before.json", before)
+    run("tar", "-C", "/", "-cf", str(STATE / "etc.tar"), "etc")
+    (STATE / "noted").touch()
 
 
-def noted() -> dict[str, Any] | None:
+def load_note() -> dict[str, Any] | None:
     """Load the saved state; None if taking the host was interrupted before any change."""
-    if not (KEPT / "noted").exists():
+    if not (STATE / "noted").exists():
         return None
-    before: dict[str, Any] = json.loads((KEPT / "before.json").read_text())
+    before: dict[str, Any] = json.loads((STATE / "before.json").read_text())
     return before
 
 
@@ -55,13 +55,13 @@ def fingerprint() -> dict[str, Any]:
     }
 
 
-def entries(places: Iterable[str]) -> list[str]:
+def entries(folders: Iterable[str]) -> list[str]:
     """List the files of folders, without our own and those that each boot recreates."""
     return sorted(
         str(path)
-        for place in places
-        if Path(place).is_dir()
-        for path in Path(place).iterdir()
+        for folder in folders
+        if Path(folder).is_dir()
+        for path in Path(folder).iterdir()
         if path not in _OWN and not path.name.startswith(_PER_BOOT)
     )
 
@@ -74,7 +74,7 @@ def without_bridges(lines: Iterable[str], net: Path = _NET) -> list[str]:
     return [
         line
         for line in lines
-        if line and not any((net / _name(line) / one).exists() for one in ("bridge", "brport"))
+        if line and not any((net / _name(line) / kind).exists() for kind in ("bridge", "brport"))
     ]
 
 
@@ -84,24 +84,24 @@ def _name(line: str) -> str:
 
 def packages() -> list[str]:
     """List name, version and status of each package that dpkg knows."""
-    asked = "${Package} ${Version} ${db:Status-Status}\n"
-    return sorted(run("dpkg-query", "-W", "-f", asked).split("\n"))
+    fields = "${Package} ${Version} ${db:Status-Status}\n"
+    return sorted(run("dpkg-query", "-W", "-f", fields).split("\n"))
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """Describe the differences of two states, one line each."""
-    found = []
+    lines = []
     for key, was in before.items():
         now = after[key]
         if isinstance(was, dict):
             changed = sorted(k for k in {*was, *now} if was.get(k) != now.get(k))
-            found += [f"{key}: {one}" for one in changed]
+            lines += [f"{key}: {path}" for path in changed]
         elif isinstance(was, list):
-            found += [f"{key}: no longer {one}" for one in was if one not in now]
-            found += [f"{key}: now {one}" for one in now if one not in was]
+            lines += [f"{key}: no longer {entry}" for entry in was if entry not in now]
+            lines += [f"{key}: now {entry}" for entry in now if entry not in was]
         elif was != now:
-            found.append(f"{key}: {was!r} became {now!r}")
-    return found
+            lines.append(f"{key}: {was!r} became {now!r}")
+    return lines
 
 
 def _digest(path: Path) -> str:
@@ -119,23 +119,23 @@ def _listening() -> list[str]:
     return sorted({row.split()[3] for row in rows if row})
 
 
-def write(file: Path, what: object) -> None:
+def write(file: Path, content: object) -> None:
     """Write JSON to a file atomically."""
     draft = file.with_suffix(".new")
-    draft.write_text(json.dumps(what))
+    draft.write_text(json.dumps(content))
     draft.rename(file)
 
 
 def run(*command: str, fails: bool = False) -> str:
     """Run a command and return its output; exits the process if it fails, unless `fails` is set."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, encoding="utf-8", errors="surrogateescape", check=False
         )
     except FileNotFoundError:
         if fails:
             return ""
         raise
-    if done.returncode != 0 and not fails:
-        sys.exit(f"{' '.join(command[:3])}: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout.strip()
+    if process.returncode != 0 and not fails:
+        sys.exit(f"{' '.join(command[:3])}: {process.stderr.strip() or process.stdout.strip()}")
+    return process.stdout.strip()

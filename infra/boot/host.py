@@ -7,8 +7,8 @@
     python3 host.py stop shop                        kill the program and its children
     python3 host.py release shop                     uninstall, and print remaining differences
 
-A host belongs to one experiment: the first one that creates KEPT. `take` saves the state of the
-host there, and the changes of a role's install.sh are found by comparison with it.
+A host belongs to one experiment: the first one that creates the folder STATE. `take` saves the
+state of the host there, and the changes of a role's install.sh are found by comparison with it.
 Needs Debian with python3, tar and apt; systemd is optional.
 """
 
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from back import own_changes, restore
-from before import HOME, KEPT, LOG, differences, fingerprint, note, noted, run, write
+from before import HOME, LOG, STATE, differences, fingerprint, load_note, note, run, write
 from role import install_role, write_files
 from units import MACHINE, UNITS, end_step, systemd_runs, write_unit
 
@@ -37,11 +37,11 @@ _INSTALLERS = ("apt-get", "dpkg")
 TAKEN, NOT_OURS, CHANGED = 10, 11, 12  # exit codes
 
 
-def main(words: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Run one of the commands above. Returns the exit code; prints JSON or a reason."""
-    verb, *rest = words
+    verb, *rest = arguments
     if verb == "survey":
-        return _say(survey(rest[0]))
+        return _print_json(survey(rest[0]))
     if verb == "take":
         return take(rest[0], rest[1])
     holder = _holder()
@@ -55,16 +55,16 @@ def main(words: list[str]) -> int:
     return {"install": install, "start": start, "stop": stop, "release": release}[verb]()
 
 
-def _say(what: object) -> int:
-    print(json.dumps(what))
+def _print_json(value: object) -> int:
+    print(json.dumps(value))
     return 0
 
 
 def survey(interface: str) -> dict[str, Any]:
     """Return the host's facts, its holder, and the address of its data interface."""
-    links = {one["ifname"]: one for one in json.loads(run("ip", "-j", "-4", "address", "show"))}
-    data = [one["local"] for one in links.get(interface, {}).get("addr_info", [])]
-    asked_at = os.environ.get("SSH_CONNECTION", "").split()[2:3]
+    links = {link["ifname"]: link for link in json.loads(run("ip", "-j", "-4", "address", "show"))}
+    data = [address["local"] for address in links.get(interface, {}).get("addr_info", [])]
+    connected_to = os.environ.get("SSH_CONNECTION", "").split()[2:3]
     return {
         "cores": os.cpu_count(),
         "free_mb": shutil.disk_usage("/opt").free // 2**20,
@@ -72,7 +72,7 @@ def survey(interface: str) -> dict[str, Any]:
         "root": os.geteuid() == 0,
         "apt": shutil.which("apt-get") is not None,
         "data_address": data[0] if len(data) == 1 else None,
-        "shared": bool(asked_at) and asked_at[0] in data,
+        "shared": bool(connected_to) and connected_to[0] in data,
         "holder": _holder(),
         "program": _pid() is not None,
     }
@@ -86,14 +86,14 @@ def take(experiment: str, expires: str) -> int:
         return TAKEN
     if holder is None:
         try:
-            KEPT.mkdir(mode=0o700)  # one succeeds
+            STATE.mkdir(mode=0o700)  # of several calls at the same time, one succeeds
         except FileExistsError:
             print("taken at this moment")
             return TAKEN
-    write(KEPT / "owner.json", {"experiment": experiment, "expires": expires})
-    if noted() is None:
+    write(STATE / "owner.json", {"experiment": experiment, "expires": expires})
+    if load_note() is None:
         note(fingerprint())
-    shutil.copytree(Path(__file__).parent, KEPT / "boot", dirs_exist_ok=True)
+    shutil.copytree(Path(__file__).parent, STATE / "boot", dirs_exist_ok=True)
     with own_changes():
         _arm_end(experiment, expires)
     return 0
@@ -102,8 +102,8 @@ def take(experiment: str, expires: str) -> int:
 def install() -> int:
     """Install the machine of the settings on standard input, and start its program."""
     settings = json.load(sys.stdin)
-    own = os.getpid()
-    (KEPT / "installing").write_text(f"{own} {_started(own)}")
+    own_pid = os.getpid()
+    (STATE / "installing").write_text(f"{own_pid} {_start_time(own_pid)}")
     stop()
     with own_changes():
         write_files(settings["files"])
@@ -113,7 +113,7 @@ def install() -> int:
             write_unit(str(PROGRAM))
             run("systemctl", "daemon-reload")
             run("systemctl", "enable", "--quiet", MACHINE)
-    (KEPT / "installing").unlink()
+    (STATE / "installing").unlink()
     return start()
 
 
@@ -127,9 +127,9 @@ def start() -> int:
                 [PROGRAM], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True, cwd="/",
             )  # fmt: skip
-        (KEPT / "pid").write_text(f"{process.pid} {_started(process.pid)}")
+        (STATE / "pid").write_text(f"{process.pid} {_start_time(process.pid)}")
     if not systemd_runs() and (holder := _holder()) is not None:
-        _arm_end(holder["experiment"], holder["expires"])  # no boot starts it
+        _arm_end(holder["experiment"], holder["expires"])  # without systemd, no boot starts it
     return 0
 
 
@@ -142,9 +142,9 @@ def stop() -> int:
             run("systemctl", "stop", MACHINE, fails=True)
     elif pid is not None:
         _kill_all(pid)
-    # Of the kernel's what power takes with it: the agent's guard of the control address.
+    # A loss of power would also remove the agent's guard of the control address from the kernel.
     run("nft", "delete", "table", "netdev", "sparecraft_control", fails=True)
-    (KEPT / "pid").unlink(missing_ok=True)
+    (STATE / "pid").unlink(missing_ok=True)
     return 0
 
 
@@ -152,30 +152,30 @@ def release() -> int:
     """Restore the host as it was before `take`, remove the lock last, and print differences."""
     _disarm_end()
     if (installing := _pid("installing")) is not None:
-        _end_install(installing)  # of somebody who was killed, or lost the connection
+        _end_install(installing)  # of a runner that was killed, or lost the connection
     end_step()
     _terminate()  # the agent undoes its faults
     stop()
-    before = noted()
+    before = load_note()
     stays = restore()
-    for own in (HOME, Path("/var/lib/sparecraft"), Path("/etc/sparecraft")):
-        shutil.rmtree(own, ignore_errors=True)
+    for folder in (HOME, Path("/var/lib/sparecraft"), Path("/etc/sparecraft")):
+        shutil.rmtree(folder, ignore_errors=True)
     LOG.unlink(missing_ok=True)
     (UNITS / MACHINE).unlink(missing_ok=True)
     if systemd_runs():
         run("systemctl", "daemon-reload", fails=True)
     differs = stays + (differences(before, fingerprint()) if before is not None else [])
-    shutil.rmtree(KEPT)
+    shutil.rmtree(STATE)
     print(json.dumps(differs))
     return CHANGED if differs else 0
 
 
 def guard(experiment: str) -> int:
-    """Wait for the end, which may change meanwhile, then release; for hosts without systemd."""
+    """Wait for the end of the lease, which may change, then release; for hosts without systemd."""
     while (holder := _holder()) is not None and holder["experiment"] == experiment:
-        left_s = _time(holder["expires"]) - time.time()
+        left_s = _parse_time(holder["expires"]) - time.time()
         if left_s <= 0:
-            (KEPT / "guard").unlink(missing_ok=True)  # this is it: do not end it
+            (STATE / "guard").unlink(missing_ok=True)  # so that `release` does not end this process
             return release()
         time.sleep(min(left_s, 5.0))
     return 0
@@ -185,9 +185,9 @@ def _arm_end(experiment: str, expires: str) -> None:
     if systemd_runs():
         (UNITS / "sparecraft-host-end.service").write_text(
             "[Unit]\nDescription=Sparecraft: this host is given back\n[Service]\nType=oneshot\n"
-            f"ExecStart=/usr/bin/python3 {KEPT}/boot/host.py release {experiment}\n"
+            f"ExecStart=/usr/bin/python3 {STATE}/boot/host.py release {experiment}\n"
         )
-        when = datetime.fromtimestamp(_time(expires), UTC)
+        when = datetime.fromtimestamp(_parse_time(expires), UTC)
         (UNITS / "sparecraft-host-end.timer").write_text(
             f"[Timer]\nOnCalendar={when:%Y-%m-%d %H:%M:%S} UTC\nPersistent=true\n"
             "[Install]\nWantedBy=timers.target\n"
@@ -196,16 +196,16 @@ def _arm_end(experiment: str, expires: str) -> None:
         run("systemctl", "enable", "--quiet", "--now", "sparecraft-host-end.timer")
     elif _pid("guard") is None:
         process = subprocess.Popen(
-            [sys.executable, KEPT / "boot" / "host.py", "guard", experiment],
+            [sys.executable, STATE / "boot" / "host.py", "guard", experiment],
             start_new_session=True, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        (KEPT / "guard").write_text(f"{process.pid} {_started(process.pid)}")
+        (STATE / "guard").write_text(f"{process.pid} {_start_time(process.pid)}")
 
 
 def _disarm_end() -> None:
     if systemd_runs():
-        # Stopped too: one whose file goes while it waits is a failed unit of its owner's host.
+        # Stop it too: if its file is removed while it waits, the host has a failed unit.
         run("systemctl", "disable", "--quiet", "--now", "sparecraft-host-end.timer", fails=True)
         for kind in ("timer", "service"):
             (UNITS / f"sparecraft-host-end.{kind}").unlink(missing_ok=True)
@@ -219,19 +219,25 @@ def _end_install(pid: int) -> None:
 
     A half-installed package is hard to remove, so apt-get and dpkg may finish first.
     """
-    below = {one: _started(one) for one in _below(pid)}
-    for one in (pid, *below):
-        if one == pid or _command(one) in ("bash", "sh", "install.sh", "make-content.sh"):
-            os.kill(one, signal.SIGKILL)
+    descendants = {process: _start_time(process) for process in _descendants(pid)}
+    for process in (pid, *descendants):
+        if process == pid or _command(process) in ("bash", "sh", "install.sh", "make-content.sh"):
+            os.kill(process, signal.SIGKILL)
     deadline = time.monotonic() + _PACKAGES_S
-    installing = {one: began for one, began in below.items() if _command(one) in _INSTALLERS}
-    while any(_started(one) == began is not None for one, began in installing.items()):
+    installing = {
+        process: start_time
+        for process, start_time in descendants.items()
+        if _command(process) in _INSTALLERS
+    }
+    while any(
+        _start_time(process) == start_time is not None for process, start_time in installing.items()
+    ):
         if time.monotonic() > deadline:
             break
         time.sleep(0.1)
-    for one, began in below.items():
-        if _started(one) == began is not None:
-            _kill_all(one)
+    for process, start_time in descendants.items():
+        if _start_time(process) == start_time is not None:
+            _kill_all(process)
 
 
 def _command(pid: int) -> str:
@@ -243,14 +249,14 @@ def _command(pid: int) -> str:
 
 def _kill_all(pid: int) -> None:
     """Kill a process and its descendants, and wait for its end."""
-    started = _started(pid)
-    for one in (*_below(pid), pid):
+    started = _start_time(pid)
+    for process in (*_descendants(pid), pid):
         try:
-            os.kill(one, signal.SIGKILL)
+            os.kill(process, signal.SIGKILL)
         except ProcessLookupError:
             continue
     deadline = time.monotonic() + _STOP_S
-    while started is not None and _started(pid) == started and time.monotonic() < deadline:
+    while started is not None and _start_time(pid) == started and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
@@ -267,28 +273,28 @@ def _terminate() -> None:
 
 def _holder() -> dict[str, str] | None:
     """Return the holder of the host; its name is "" if `take` was interrupted before naming it."""
-    if not KEPT.exists():
+    if not STATE.exists():
         return None
     try:
-        held: dict[str, str] = json.loads((KEPT / "owner.json").read_text())
+        holder: dict[str, str] = json.loads((STATE / "owner.json").read_text())
     except (FileNotFoundError, ValueError):
         return {"experiment": "", "expires": ""}
-    return held
+    return holder
 
 
 def _pid(name: str = "pid") -> int | None:
     """Return the running process of a pid file; its start time excludes a reused number."""
     if name == "pid" and systemd_runs():
-        shown = run("systemctl", "show", "-p", "MainPID", "--value", MACHINE, fails=True)
-        return int(shown) if shown.strip() not in ("", "0") else None
+        output = run("systemctl", "show", "-p", "MainPID", "--value", MACHINE, fails=True)
+        return int(output) if output.strip() not in ("", "0") else None
     try:
-        pid, started = (int(word) for word in (KEPT / name).read_text().split())
+        pid, started = (int(number) for number in (STATE / name).read_text().split())
     except (FileNotFoundError, ValueError):
         return None
-    return pid if _started(pid) == started else None
+    return pid if _start_time(pid) == started else None
 
 
-def _started(pid: int) -> int | None:
+def _start_time(pid: int) -> int | None:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -296,7 +302,7 @@ def _started(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def _below(pid: int) -> list[int]:
+def _descendants(pid: int) -> list[int]:
     """List the descendants of a process."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -304,14 +310,14 @@ def _below(pid: int) -> list[int]:
             parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
         except (FileNotFoundError, ProcessLookupError):
             continue
-    found, front = [], [pid]
-    while front:
-        front = [one for one, parent in parents.items() if parent in front]
-        found += front
-    return found
+    descendants, generation = [], [pid]
+    while generation:
+        generation = [child for child, parent in parents.items() if parent in generation]
+        descendants += generation
+    return descendants
 
 
-def _time(text: str) -> float:
+def _parse_time(text: str) -> float:
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
 
 

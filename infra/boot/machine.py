@@ -33,7 +33,7 @@ ATTACH_TIMEOUT_S = 600.0  # the machine before this one may still be ending, and
 LINK_TIMEOUT_S = 60.0
 _POLL_S = 2.0
 DEVICES = {"control": 1, "data": 2}  # device index on the instance
-TABLES = {"control": "101", "data": "102"}  # routing tables: an answer leaves where it was asked
+TABLES = {"control": "101", "data": "102"}  # routing tables: answers leave by the same interface
 
 
 def main() -> None:
@@ -41,13 +41,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("region", "files", "settings"):
         parser.add_argument(f"--{name}", required=True)
-    asked = parser.parse_args()
-    bucket, _, prefix = asked.files.partition("/")
-    s3 = client("s3", asked.region)
-    held = s3.get_object(Bucket=bucket, Key=f"{prefix}/machines/{asked.settings}.json")
-    settings = json.loads(whole(held["Body"].read(), asked.settings, "settings"))
-    leave_to_us(settings["interfaces"])
-    attach(client("ec2", asked.region), settings["interfaces"])
+    options = parser.parse_args()
+    bucket, _, prefix = options.files.partition("/")
+    s3 = client("s3", options.region)
+    answer = s3.get_object(Bucket=bucket, Key=f"{prefix}/machines/{options.settings}.json")
+    settings = json.loads(verify(answer["Body"].read(), options.settings, "settings"))
+    exclude_from_networkd(settings["interfaces"])
+    attach(client("ec2", options.region), settings["interfaces"])
     for interface in settings["interfaces"]:
         bring_up(interface)
     write_files(settings["files"])
@@ -56,7 +56,7 @@ def main() -> None:
         start(settings["program"])
 
 
-def whole(content: bytes, sha256: str, name: str) -> bytes:
+def verify(content: bytes, sha256: str, name: str) -> bytes:
     """Return `content` if its checksum is `sha256`. Raises ValueError otherwise."""
     got = hashlib.sha256(content).hexdigest()
     if got != sha256:
@@ -73,11 +73,11 @@ def own_instance() -> str:
     """Return this instance's id, from version 2 of the metadata service."""
     base = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", METADATA)
     lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
-    ask = urllib.request.Request(f"{base}/latest/api/token", method="PUT", headers=lifetime)
-    with urllib.request.urlopen(ask, timeout=5) as answer:
+    request = urllib.request.Request(f"{base}/latest/api/token", method="PUT", headers=lifetime)
+    with urllib.request.urlopen(request, timeout=5) as answer:
         token = {"X-aws-ec2-metadata-token": answer.read().decode()}
-    ask = urllib.request.Request(f"{base}/latest/meta-data/instance-id", headers=token)
-    with urllib.request.urlopen(ask, timeout=5) as answer:
+    request = urllib.request.Request(f"{base}/latest/meta-data/instance-id", headers=token)
+    with urllib.request.urlopen(request, timeout=5) as answer:
         return str(answer.read().decode())
 
 
@@ -100,7 +100,7 @@ def attach(ec2: Any, interfaces: list[dict[str, Any]]) -> None:
                 time.sleep(_POLL_S)
 
 
-def leave_to_us(interfaces: list[dict[str, Any]]) -> None:
+def exclude_from_networkd(interfaces: list[dict[str, Any]]) -> None:
     """Exclude the interfaces from the network daemon of the image.
 
     It would request a lease, and add a second default route.
@@ -152,20 +152,19 @@ def ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True)
 
 
-def fetch_content(held: dict[str, str] | None, s3: Any, bucket: str, prefix: str) -> Path | None:
+def fetch_content(source: dict[str, str] | None, s3: Any, bucket: str, prefix: str) -> Path | None:
     """Download the role's content if an image build made it before."""
-    if DONE.exists() or not held:
+    if DONE.exists() or not source:
         return None
-    s3.download_file(bucket, f"{prefix}/{held['key']}", str(CONTENT))
-    with CONTENT.open("rb") as opened:
-        got = hashlib.file_digest(opened, "sha256").hexdigest()
-    if got != held["sha256"]:
-        raise ValueError(f"{held['key']}: not what the fleet was planned with (got {got})")
+    s3.download_file(bucket, f"{prefix}/{source['key']}", str(CONTENT))
+    with CONTENT.open("rb") as file:
+        got = hashlib.file_digest(file, "sha256").hexdigest()
+    if got != source["sha256"]:
+        raise ValueError(f"{source['key']}: not what the fleet was planned with (got {got})")
     return CONTENT
 
 
 def start(program: str) -> None:
-    """Start the machine's program as a service."""
     write_unit(program)
     if systemd_runs():
         subprocess.run(["systemctl", "daemon-reload"], check=True)

@@ -21,7 +21,6 @@ _OURS = "# sparecraft: packages start nothing while they are installed"
 
 
 def write_files(files: dict[str, dict[str, str]]) -> None:
-    """Write the machine's settings and keys."""
     for name, file in files.items():
         path = Path(name)
         path.parent.mkdir(parents=True, exist_ok=True)

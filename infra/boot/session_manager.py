@@ -21,20 +21,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("key", "url"):
         parser.add_argument(f"--{name}", required=True)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         package, signature = Path(scratch) / "agent.deb", Path(scratch) / "agent.deb.sig"
-        urllib.request.urlretrieve(asked.url, package)
-        urllib.request.urlretrieve(f"{asked.url}.sig", signature)
+        urllib.request.urlretrieve(options.url, package)
+        urllib.request.urlretrieve(f"{options.url}.sig", signature)
         keyring = Path(scratch) / "key.gpg"
-        keyring.write_bytes(unarmoured(Path(asked.key).read_text()))
-        signed = ["gpgv", "--quiet", "--keyring", str(keyring), str(signature), str(package)]
-        if subprocess.run(signed, check=False).returncode != 0:
+        keyring.write_bytes(decode_armour(Path(options.key).read_text()))
+        check = ["gpgv", "--quiet", "--keyring", str(keyring), str(signature), str(package)]
+        if subprocess.run(check, check=False).returncode != 0:
             sys.exit("sparecraft: the agent of Session Manager is not signed with the given key")
         subprocess.run(["dpkg", "-i", package], check=True, stdout=subprocess.DEVNULL)
 
 
-def unarmoured(text: str) -> bytes:
+def decode_armour(text: str) -> bytes:
     """Decode an ASCII-armoured key for gpgv: the lines between headers and checksum."""
     body = text.split("-----BEGIN PGP PUBLIC KEY BLOCK-----", 1)[1].split("-----END", 1)[0]
     lines = [line.strip() for line in body.strip().splitlines() if ":" not in line]

@@ -1,5 +1,5 @@
-"""Units of systemd on a host: the machine's own, those of a role's packages, and the scope in which
-the steps of an installation run.
+"""Units of systemd on a host: the unit of the machine, those of a role's packages, and the scope in
+which the steps of an installation run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from before import run
+from before import run, write
 
 UNITS = Path("/etc/systemd/system")
 MACHINE = "sparecraft-machine.service"
@@ -51,28 +51,29 @@ def new_units_masked(etc: Path = Path("/etc"), state: Path = _STATE) -> Iterator
 
     The next boot would start them, on the role's ports. After a kill the next call masks them.
     """
-    noted, masked = state / "enabled-before.json", state / "masked.json"
+    enabled_file, masked_file = state / "enabled-before.json", state / "masked.json"
     state.mkdir(parents=True, exist_ok=True)
-    if not noted.exists():
-        _write(noted, _enabled(etc))
+    if not enabled_file.exists():
+        write(enabled_file, sorted(_enabled_units(etc)))
     try:
         yield
     finally:
-        new = _enabled(etc) - set(json.loads(noted.read_text()))
-        _write(masked, new | _read(masked))  # first: what is not there is no error of unmask()
+        new = _enabled_units(etc) - set(json.loads(enabled_file.read_text()))
+        # Write this first: unmask() ignores masks that do not exist.
+        write(masked_file, sorted(new | _read_names(masked_file)))
         for name in new:
             unit = etc / "systemd" / "system" / name
             unit.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileExistsError):
                 unit.symlink_to(_NOWHERE)
-        noted.unlink()
+        enabled_file.unlink()
         if systemd_runs():
             run("systemctl", "daemon-reload", fails=True)
 
 
 def unmask(etc: Path = Path("/etc"), state: Path = _STATE) -> None:
     """Remove the masks of `new_units_masked`, and no others."""
-    for name in _read(state / "masked.json"):
+    for name in _read_names(state / "masked.json"):
         unit = etc / "systemd" / "system" / name
         if unit.is_symlink() and unit.readlink() == _NOWHERE:
             unit.unlink()
@@ -82,12 +83,12 @@ def unmask(etc: Path = Path("/etc"), state: Path = _STATE) -> None:
 
 
 def stop_units_of(packages: Iterable[str]) -> None:
-    """Stop the units of these packages, whoever started them; after a purge nobody can."""
+    """Stop the units of these packages, whoever started them; after a purge it is too late."""
     listed = run("dpkg-query", "-L", *packages, fails=True).splitlines()
-    names = {found[1] for line in listed if (found := _OF_PACKAGES.fullmatch(line))}
-    names |= {f"{found[1]}.service" for line in listed if (found := _SCRIPT.fullmatch(line))}
-    for name in sorted(one.replace("@.", "@*.") for one in names):
-        run("systemctl", "stop", name, fails=True)  # each alone: one that is unknown ends a call
+    names = {match[1] for line in listed if (match := _OF_PACKAGES.fullmatch(line))}
+    names |= {f"{match[1]}.service" for line in listed if (match := _SCRIPT.fullmatch(line))}
+    for name in sorted(name.replace("@.", "@*.") for name in names):
+        run("systemctl", "stop", name, fails=True)  # one call each: an unknown unit ends a call
 
 
 def run_step(program: Path) -> None:
@@ -120,18 +121,12 @@ def end_step() -> None:
         run("systemctl", "stop", SCOPE, fails=True)
 
 
-def _enabled(etc: Path) -> set[str]:
+def _enabled_units(etc: Path) -> set[str]:
     """List the units that a boot starts, by links of systemctl and of update-rc.d."""
     links = (*etc.glob("systemd/system/*.wants/*"), *etc.glob("systemd/system/*.requires/*"))
     scripts = etc.glob("rc[2-5S].d/S[0-9][0-9]*")
     return {link.name for link in links} | {f"{script.name[3:]}.service" for script in scripts}
 
 
-def _read(file: Path) -> set[str]:
+def _read_names(file: Path) -> set[str]:
     return set(json.loads(file.read_text())) if file.exists() else set()
-
-
-def _write(file: Path, names: Iterable[str]) -> None:
-    draft = file.with_suffix(".new")
-    draft.write_text(json.dumps(sorted(names)))
-    draft.rename(file)

@@ -35,11 +35,11 @@ def _lines() -> list[str]:
         )
     for at_s in range(T0_S, T0_S + LENGTH_S, 5):
         ns = at_s * 10**9
-        done = at_s - T0_S
+        age_s = at_s - T0_S
         lines += [
             f"slo,{_HEAD} p95_ms=200.0,p99_ms=500.0,max_error_share=0.01 {ns}",
             f"cost,{_HEAD},arm=a usd_per_hour=0.72,usd=0.001,good=50i {ns}",
-            f"arbiter,{_HEAD},tier=web requests={10 * done}i,replicas_sent={15 * done}i {ns}",
+            f"arbiter,{_HEAD},tier=web requests={10 * age_s}i,replicas_sent={15 * age_s}i {ns}",
         ]
     lines.append(
         f'event,{_HEAD},what=verdict,kind=a,machine=all title="a: SLO missed",text="late",'
@@ -61,9 +61,9 @@ def _values(known: Filled, query: PanelQuery) -> list[list[Any]]:
 
 
 def _query(panel: str, ref: str = "A") -> PanelQuery:
-    every = (*queries_slo.SLO_QUERIES, *queries_slo.COST_QUERIES, queries_slo.EXTRA)
-    [found] = [one for one in every if (one.panel, one.ref) == (panel, ref)]
-    return found
+    slo_queries = (*queries_slo.SLO_QUERIES, *queries_slo.COST_QUERIES, queries_slo.EXTRA)
+    [match] = [query for query in slo_queries if (query.panel, query.ref) == (panel, ref)]
+    return match
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_samples_are_counted_per_bucket(known: Filled) -> None:
 
 
 def test_a_verdict_is_a_mark_with_its_reasons(known: Filled) -> None:
-    [layer] = [one for one in ANNOTATIONS if one.name == "Verdicts"]
+    [layer] = [annotation for annotation in ANNOTATIONS if annotation.name == "Verdicts"]
     [[_, end_ms, title, text, kind]] = _values(known, layer.query)
     assert (end_ms, title, text, kind) == (VIEW.to_ms, "a: SLO missed", "late", "a")
 
@@ -124,7 +124,7 @@ def test_the_nights_dashboard_shows_valid_and_other_runs_apart(filled: Filled) -
     with Influx(filled.url, "nights") as influx:
         rows = {
             (query.panel, query.ref): sum(
-                len(one["values"]) for one in influx.series(expand(query.influxql, VIEW, 1))
+                len(series["values"]) for series in influx.series(expand(query.influxql, VIEW, 1))
             )
             for query in night_queries()
         }

@@ -76,11 +76,11 @@ def test_offered_rate_adds_up_to_the_requests_of_the_run(filled: Filled) -> None
 def test_an_arbiter_restart_gives_no_negative_rate(filled: Filled) -> None:
     database = "restarted"
     last_ns = max(int(line.rsplit(" ", 1)[1]) for line in filled.lines)
-    restarted = (
+    restart = (
         f"arbiter,experiment={filled.experiment},run={filled.run},tier=web "
         f"replicas_sent=1i,replicas_wasted=0i,failed=0i {last_ns + 10 * 10**9}"
     )
-    write(filled.url, [*filled.lines, restarted], database)
+    write(filled.url, [*filled.lines, restart], database)
     with Influx(filled.url, database) as influx:
         view = replace(view_of(influx, filled.experiment, filled.run), tier="web")
         for query in (q for q in queries.panel_queries() if q.panel == queries.REPLICAS):
@@ -106,28 +106,30 @@ def test_an_unknown_run_is_refused_with_what_to_do(filled: Filled) -> None:
 
 
 def test_the_command_takes_the_newest_run_and_prints_its_address(filled: Filled) -> None:
-    done = _cli("--url", filled.url, "--dashboard", "experiment")
-    assert done.returncode == 0, done.stderr
-    assert f"var-run={filled.run}" in done.stdout.splitlines()[-1]
-    assert LATENCY in done.stdout
+    process = _cli("--url", filled.url, "--dashboard", "experiment")
+    assert process.returncode == 0, process.stderr
+    assert f"var-run={filled.run}" in process.stdout.splitlines()[-1]
+    assert LATENCY in process.stdout
 
 
 def test_the_command_exits_2_for_an_unknown_run_without_a_traceback(filled: Filled) -> None:
-    done = _cli("--url", filled.url, "--run", "it's")
-    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    process = _cli("--url", filled.url, "--run", "it's")
+    assert (process.returncode, "Traceback" in process.stderr) == (2, False)
 
 
 def test_the_command_exits_3_when_influxdb_does_not_answer() -> None:
     with socket.socket() as bound:  # bound, never listening: a connection is refused
         bound.bind(("127.0.0.1", 0))
-        done = _cli("--url", f"http://127.0.0.1:{bound.getsockname()[1]}")
-    assert done.returncode == 3
-    assert "is the fleet up" in done.stderr
+        process = _cli("--url", f"http://127.0.0.1:{bound.getsockname()[1]}")
+    assert process.returncode == 3
+    assert "is the fleet up" in process.stderr
 
 
 def test_a_recorded_run_shows_the_same_rows_as_the_one_it_was_recorded_from(filled: Filled) -> None:
     database = "recorded"
-    recorded = record(filled.url, filled.database, filled.experiment, filled.run)
-    write(filled.url, recorded, database)
-    again = verify(filled.url, database, filled.experiment, filled.run, "experiment")
-    assert again == verify(filled.url, filled.database, filled.experiment, filled.run, "experiment")
+    lines = record(filled.url, filled.database, filled.experiment, filled.run)
+    write(filled.url, lines, database)
+    results = verify(filled.url, database, filled.experiment, filled.run, "experiment")
+    assert results == verify(
+        filled.url, filled.database, filled.experiment, filled.run, "experiment"
+    )

@@ -53,8 +53,8 @@ _BOARDS = {
 
 @pytest.fixture(params=_BOARDS)
 def board(request: pytest.FixtureRequest) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((build.GENERATED / f"{request.param}.json").read_text())
-    return loaded
+    dashboard: dict[str, Any] = json.loads((build.GENERATED / f"{request.param}.json").read_text())
+    return dashboard
 
 
 def _panels(board: dict[str, Any]) -> list[dict[str, Any]]:
@@ -71,25 +71,26 @@ def test_a_changed_file_is_reported_as_stale(
     for path, text in build.render().items():
         (tmp_path / path.name).write_text(text.replace("now-15m", "now-1h"))
     monkeypatch.setattr(build, "GENERATED", tmp_path)
-    assert '+    "from": "now-15m",' in build.stale()
+    added = [line for line in build.stale().splitlines() if line.startswith("+ ")]
+    assert any('"from": "now-15m"' in line for line in added)
 
 
 def test_the_json_survives_the_sdks_own_schema(board: dict[str, Any]) -> None:
-    """Read into the SDK's model and written again, nothing of ours is lost but annotation targets,
-    which its model knows only for Grafana's own store."""
-    again = json.loads(json.dumps(models.Dashboard.from_json(board), cls=JSONEncoder))
-    for one in (board, again):
-        for annotation in one["annotations"]["list"]:
+    """The SDK's model keeps all that we write except annotation targets, which it knows only for
+    Grafana's own store."""
+    copy = json.loads(json.dumps(models.Dashboard.from_json(board), cls=JSONEncoder))
+    for dashboard in (board, copy):
+        for annotation in dashboard["annotations"]["list"]:
             annotation.pop("target")
-    assert again == board
+    assert copy == board
 
 
 def _schema(name: str, definition: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((_SCHEMAS / f"{name}.jsonschema.json").read_text())
+    schema: dict[str, Any] = json.loads((_SCHEMAS / f"{name}.jsonschema.json").read_text())
     for kind, key in (("DynamicConfigValue", "value"), ("MatcherConfig", "options")):
-        if kind in found["definitions"]:  # "any" in Grafana's CUE, of which this made "object"
-            found["definitions"][kind]["properties"][key] = {}
-    return {**found, "$ref": f"#/definitions/{definition}"} if definition else found
+        if kind in schema["definitions"]:  # "any" in Grafana's CUE, of which this made "object"
+            schema["definitions"][kind]["properties"][key] = {}
+    return {**schema, "$ref": f"#/definitions/{definition}"} if definition else schema
 
 
 def test_the_json_is_what_grafanas_own_schema_allows(board: dict[str, Any]) -> None:
@@ -130,7 +131,7 @@ def test_the_home_dashboard_lies_in_the_provisioned_folder() -> None:
 def test_every_datasource_reference_is_the_provisioned_one(board: dict[str, Any]) -> None:
     references = re.findall(r'"datasource": (\{[^}]*\})', json.dumps(board))
     assert len(references) > len(_panels(board))
-    assert {json.loads(one)["uid"] for one in references} == {DATASOURCE_UID}
+    assert {json.loads(reference)["uid"] for reference in references} == {DATASOURCE_UID}
 
 
 def test_panel_ids_are_unique(board: dict[str, Any]) -> None:
@@ -140,28 +141,28 @@ def test_panel_ids_are_unique(board: dict[str, Any]) -> None:
 
 
 def test_no_two_panels_overlap_and_none_leaves_the_grid(board: dict[str, Any]) -> None:
-    places = [(panel["title"], panel["gridPos"]) for panel in board["panels"]]
-    for title, place in places:
-        assert place["x"] + place["w"] <= 24, title
-    for (one, a), (other, b) in combinations(places, 2):
+    positions = [(panel["title"], panel["gridPos"]) for panel in board["panels"]]
+    for title, position in positions:
+        assert position["x"] + position["w"] <= 24, title
+    for (title_a, a), (title_b, b) in combinations(positions, 2):
         apart_x = a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"]
         apart_y = a["y"] + a["h"] <= b["y"] or b["y"] + b["h"] <= a["y"]
-        assert apart_x or apart_y, (one, other)
+        assert apart_x or apart_y, (title_a, title_b)
 
 
 def test_rows_of_panels_fill_the_width(board: dict[str, Any]) -> None:
     widths: dict[int, int] = {}
     for panel in board["panels"]:
-        place = panel["gridPos"]
-        widths[place["y"]] = widths.get(place["y"], 0) + place["w"]
+        position = panel["gridPos"]
+        widths[position["y"]] = widths.get(position["y"], 0) + position["w"]
     assert set(widths.values()) == {24}
 
 
 def test_every_query_is_drawn_exactly_once(board: dict[str, Any]) -> None:
     drawn = [(p["title"], t["refId"], t["query"]) for p in _panels(board) for t in p["targets"]]
     drawn += [
-        (f"annotation: {one['name']}", one["target"]["refId"], one["target"]["query"])
-        for one in board["annotations"]["list"]
+        (f"annotation: {layer['name']}", layer["target"]["refId"], layer["target"]["query"])
+        for layer in board["annotations"]["list"]
     ]
     drawn += [(f"variable: {v['name']}", "Var", v["query"]) for v in board["templating"]["list"]]
     queries = _BOARDS[board["uid"]].queries
@@ -170,11 +171,11 @@ def test_every_query_is_drawn_exactly_once(board: dict[str, Any]) -> None:
 
 
 def test_every_panel_has_description_known_unit_and_axis_title(board: dict[str, Any]) -> None:
-    known = {value for value in vars(units).values() if isinstance(value, str)}
+    known_units = {value for value in vars(units).values() if isinstance(value, str)}
     for panel in _panels(board):
         defaults = panel["fieldConfig"]["defaults"]
         assert len(panel["description"]) > 10, panel["title"]
-        assert defaults["unit"] in known, panel["title"]
+        assert defaults["unit"] in known_units, panel["title"]
         if panel["type"] == "timeseries":
             assert defaults["custom"]["axisLabel"], panel["title"]
 
@@ -198,7 +199,7 @@ def test_crosshair_is_shared_and_variables_are_there(board: dict[str, Any]) -> N
 def test_annotations_are_regions_by_grafanas_standard_columns(board: dict[str, Any]) -> None:
     layers = board["annotations"]["list"]
     assert [layer["name"] for layer in layers] == [
-        one.name for one in _BOARDS[board["uid"]].annotations
+        annotation.name for annotation in _BOARDS[board["uid"]].annotations
     ]
     for layer in layers:
         assert layer["enable"] is True

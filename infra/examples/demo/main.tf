@@ -1,4 +1,4 @@
-# MediaWiki on MariaDB with noisy neighbours, measured in seven minutes: the run makes the fleet and removes it.
+# MediaWiki on MariaDB with noisy neighbours, measured in 8 to 15 minutes: the run makes the fleet and removes it.
 #
 #   terraform init
 #   terraform apply
@@ -10,17 +10,17 @@ module "experiment" {
 }
 
 output "verdict" {
-  description = "The SLO: met, missed, undecided or interrupted."
+  description = "The SLO: met, missed, undecided; or why nothing may be concluded: disturbed, not valid, interrupted."
   value       = module.experiment.verdict
 }
 
 output "p95_ms" {
-  description = "95th percentile of the latency of the arm with replicas."
+  description = "95th percentile of the latency of the SLO's arm, here with copies."
   value       = module.experiment.p95_ms
 }
 
 output "planned" {
-  description = "The cheapest fleet that keeps the SLO, and what it costs in a month."
+  description = "The cheapest fleet that keeps the SLO, and what it costs in a month; empty and null if the plan is undecided."
   value       = { tiers = module.experiment.planned, usd_per_month = module.experiment.usd_per_month }
 }
 

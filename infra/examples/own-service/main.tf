@@ -14,7 +14,7 @@ module "experiment" {
 }
 
 output "verdict" {
-  description = "The SLO: met, missed, undecided or interrupted."
+  description = "The SLO: met, missed, undecided; or why nothing may be concluded: disturbed, not valid, interrupted."
   value       = module.experiment.verdict
 }
 

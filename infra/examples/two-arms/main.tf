@@ -15,6 +15,11 @@ module "experiment" {
   triggers   = { round = var.round }
 }
 
+output "verdict" {
+  description = "The SLO: met, missed or undecided; or why nothing may be concluded: disturbed, not valid, interrupted."
+  value       = module.experiment.verdict
+}
+
 output "arms" {
   description = "Latencies of each arm in ms, and its share of errors."
   value       = module.experiment.arms

@@ -37,6 +37,10 @@ run "missed_slo_fails_no_apply_by_itself" {
     condition     = output.verdict == "missed" && output.slo_met == false
     error_message = "Expected a missed SLO to be told."
   }
+  assert {
+    condition     = output.planned == {} && output.usd_per_month == null
+    error_message = "Expected an undecided plan to be no plan."
+  }
 }
 
 run "kept_fleet_is_the_design_s_and_is_measured_as_it_is" {
@@ -59,5 +63,15 @@ run "design_that_is_none_is_refused" {
 
   variables {
     design = "../no/design"
+  }
+}
+
+run "fleet_of_a_design_without_one_is_not_kept" {
+  command         = plan
+  expect_failures = [var.keep_fleet]
+
+  variables {
+    design     = "mediawiki-noizy"
+    keep_fleet = true
   }
 }

@@ -27,12 +27,13 @@ module "fleet" {
 }
 
 resource "fleet_run" "this" {
-  design      = var.design
-  results     = var.results
-  seed        = var.seed
-  triggers    = var.triggers
-  fail_on_slo = var.fail_on_slo
-  command     = var.command
+  design       = var.design
+  results      = var.results
+  seed         = var.seed
+  quiet_wait_s = var.quiet_wait_s
+  triggers     = var.triggers
+  fail_on_slo  = var.fail_on_slo
+  command      = var.command
 
   fleet    = var.keep_fleet ? jsonencode(module.fleet[0].fleet) : null
   identity = var.keep_fleet ? jsonencode(module.fleet[0].identity) : null

@@ -1,3 +1,7 @@
+locals {
+  plan = try(jsondecode(fleet_run.this.plan), null)
+}
+
 output "verdict" {
   description = "Verdict: met, missed or undecided (of the SLO), measured (without an SLO), disturbed or not valid (without a conclusion)."
   value       = fleet_run.this.verdict
@@ -14,13 +18,13 @@ output "p95_ms" {
 }
 
 output "usd_per_month" {
-  description = "Price of the planned fleet; null without a plan."
+  description = "Price of the planned fleet; null without a plan, or if the plan is undecided."
   value       = fleet_run.this.usd_per_month
 }
 
 output "planned" {
-  description = "Tier to its part of the plan: nodes, spares, replicas, instance_type and more. Empty without a plan."
-  value       = try(jsondecode(fleet_run.this.plan).tiers, {})
+  description = "Tier to its part of the plan: nodes, spares, replicas, instance_type and more. Empty without a plan, or if the plan is undecided."
+  value       = { for name, tier in try(local.plan.tiers, {}) : name => tier if try(local.plan.feasible == true, false) }
 }
 
 output "arms" {

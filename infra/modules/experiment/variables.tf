@@ -12,6 +12,11 @@ variable "keep_fleet" {
   type        = bool
   default     = false
   description = "Make the design's fleet part of this configuration: runs measure it unchanged, and destroy removes it. By default a run makes the fleet and removes it at its end."
+
+  validation {
+    condition     = !var.keep_fleet || fileexists("${local.folder}/fleet.tfvars")
+    error_message = "Expected a design with a fleet.tfvars (got \"${var.design}\", which has none in ${local.folder}). Give a folder, or the name of a folder of experiments/designs."
+  }
 }
 
 variable "checkout" {
@@ -30,6 +35,12 @@ variable "seed" {
   type        = number
   default     = null
   description = "Seed of arrivals, neighbours and faults; by default the design's, or a new one."
+}
+
+variable "quiet_wait_s" {
+  type        = number
+  default     = null
+  description = "Most seconds that each block of load may wait until other work leaves the host; disturbed blocks are measured again. By default a run does not wait."
 }
 
 variable "triggers" {

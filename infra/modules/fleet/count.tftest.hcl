@@ -13,7 +13,7 @@ run "several_fleets_by_count" {
     error_message = "Expected two fleets."
   }
   assert {
-    condition     = output.fleets[*].endpoints.influxdb == ["http://198.19.224.5:8086", "http://198.19.240.5:8086"]
+    condition     = output.fleets[*].endpoints.influxdb == ["http://198.19.32.5:8086", "http://198.19.48.5:8086"]
     error_message = "Expected each fleet in its own ranges."
   }
 }

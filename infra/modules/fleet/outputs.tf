@@ -25,17 +25,6 @@ output "fleet" {
   }
 }
 
-output "identity" {
-  description = "Credentials of a client of the node agents, and of InfluxDB: USER:PASSWORD."
-  sensitive   = true
-  value = {
-    ca_certificate_pem     = fleet_identity.this.ca_certificate_pem
-    client_certificate_pem = fleet_identity.this.client_certificate_pem
-    client_private_key_pem = fleet_identity.this.client_private_key_pem
-    influxdb_login         = local.influxdb_login
-  }
-}
-
 output "hosts" {
   description = "Machine to the Docker host that it is on."
   value       = { for name in keys(local.machines) : name => local.host_of[name] }

@@ -6,7 +6,6 @@ from experiments.design.workloads import PAGE_ZIPF, Operation, Population, Workl
 
 
 def static_file() -> Population:
-    """Return requests of one style sheet."""
     return Population((Operation("static", "/static/style.css", "sparecraft"),), PAGE_ZIPF)
 
 

@@ -1,8 +1,8 @@
 """Limplock's rows on Cassandra: all nodes are replicas, and any node can coordinate.
 
-The new release is requested by CQL, the old one by Thrift. The state of a node comes over the
+Requests go to the new release by CQL, to the old one by Thrift. The state of a node comes over the
 control network, which no limping card serves: from the beans that the exporter of its JVM shows,
-and for the old release from Thrift, the only source of the nodes it reaches.
+and for the old release from Thrift, the only source of the nodes that it reaches.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from experiments.kinds.limplock.row import Load, Row
 
 _CLIENTS = {"new": ("CqlClient", 9042), "old": ("ThriftClient", 9160)}
 _OPERATIONS = ("get", "put")
-_ROW_BYTES = 170  # the paper names none; the release's stress tool puts five columns of 34
+_ROW_BYTES = 170  # the paper gives no size; the release's stress tool puts five columns of 34
 _PUT_KEYS, _PROBED_KEYS = 1000, 10
 _FILLED_AT_ONCE = 32
 _HEAVY_AT_ONCE, _HEAVY_GAP_S = 32, 0.1  # at most 320 puts a second: a host of two cores does more
-_PREPARED_S = 180.0
-_SEEN_S = 3.0
+_PREPARE_S = 180.0
+_ANSWER_S = 3.0
 _BEANS = (
-    # metric, bean and its attribute, scope and how its name ends: "" is any, and the sum of them
+    # metric, bean and its attribute, scope, end of its name; "" matches any, and values are summed
     ("reads_active", "metrics_ThreadPools_Value", "ReadStage", "ActiveTasks"),
     ("reads_pending", "metrics_ThreadPools_Value", "ReadStage", "PendingTasks"),
     ("writes_active", "metrics_ThreadPools_Value", "MutationStage", "ActiveTasks"),
@@ -81,26 +81,26 @@ class Cassandra(System):
     def parts(self, row: Row) -> Parts:
         """Return all nodes as replicas, once each one reaches all; raises NotStable before."""
         del row
-        with ThreadPoolExecutor(len(self.nodes)) as asking:
-            reached = dict(zip(self.nodes, asking.map(self._reached, self.nodes), strict=True))
-        if any(one != len(self.nodes) for one in reached.values()):
+        with ThreadPoolExecutor(len(self.nodes)) as pool:
+            reached = dict(zip(self.nodes, pool.map(self._count_reached, self.nodes), strict=True))
+        if any(count != len(self.nodes) for count in reached.values()):
             raise NotStable(
                 "the ring",
                 expected=f"nodes that reach all {len(self.nodes)}",
-                got=", ".join(f"{name} reaches {one}" for name, one in reached.items()),
+                got=", ".join(f"{name} reaches {count}" for name, count in reached.items()),
             )
         return {"replica": tuple(self.nodes)}
 
-    def _reached(self, node: str) -> int:
-        """Return the number of nodes that this one takes for alive, itself included.
+    def _count_reached(self, node: str) -> int:
+        """Return the number of nodes that this one takes as alive, itself included.
 
         It is 0 if the node does not answer.
         """
         control = self.nodes[node].control
         if self._generation == "old":
             return reached_of(_thrift("describe_schema_versions", control))
-        told = read_beans(exported(control))
-        return int(told.get("nodes_up", 0.0))
+        metrics = read_beans(exported(control))
+        return int(metrics.get("nodes_up", 0.0))
 
     def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
         """Return the first replica that does not limp."""
@@ -118,12 +118,12 @@ class Cassandra(System):
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
         """Make the table and fill it, on all replicas, for the row and its probes."""
         first = next(iter(self.nodes))
-        clients.do(Task(first, "create", self._target(first, 1), 1, 0, 1), _PREPARED_S)
+        clients.do(Task(first, "create", self._target(first, 1), 1, 0, 1), _PREPARE_S)
         keys = count if row.workload.operation == "get" else _PROBED_KEYS
         if keys > self._filled:
-            asks = -(-keys // _FILLED_AT_ONCE)
+            calls = -(-keys // _FILLED_AT_ONCE)
             target = self._target(first, _FILLED_AT_ONCE)
-            clients.do(Task(first, "fill-all", target, asks, _ROW_BYTES, asks), _PREPARED_S)
+            clients.do(Task(first, "fill-all", target, calls, _ROW_BYTES, calls), _PREPARE_S)
             self._filled = keys
 
     def operation(self, row: Row, load: Load, count: int, node: str) -> Task:
@@ -151,7 +151,7 @@ class Cassandra(System):
 
 def read_beans(text: str) -> dict[str, float]:
     """Extract the metrics of `_BEANS` from the exporter's text."""
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for name, labels, value in samples(text):
         for metric, bean, scope, ending in _BEANS:
             if (
@@ -159,17 +159,17 @@ def read_beans(text: str) -> dict[str, float]:
                 and scope in ("", labels.get("scope"))
                 and labels.get("name", "").endswith(ending)
             ):
-                found[metric] = found.get(metric, 0.0) + value
-    return found
+                metrics[metric] = metrics.get(metric, 0.0) + value
+    return metrics
 
 
 def _thrift(call: str, host: str) -> bytes:
     """Return the framed binary answer to a call without arguments; empty if there is none."""
     name = call.encode()
-    asked = struct.pack(">II", 0x80010001, len(name)) + name + struct.pack(">IB", 0, 0)
+    message = struct.pack(">II", 0x80010001, len(name)) + name + struct.pack(">IB", 0, 0)
     try:
-        with socket.create_connection((host, 9160), timeout=_SEEN_S) as connection:
-            connection.sendall(struct.pack(">I", len(asked)) + asked)
+        with socket.create_connection((host, 9160), timeout=_ANSWER_S) as connection:
+            connection.sendall(struct.pack(">I", len(message)) + message)
             with connection.makefile("rb") as answer:
                 (length,) = struct.unpack(">I", answer.read(4))
                 return answer.read(length)
@@ -183,28 +183,28 @@ def reached_of(answer: bytes) -> int:
     The answer maps versions to addresses, with silent nodes under UNREACHABLE.
     """
     try:
-        return _reached_of(io.BytesIO(answer))
+        return _parse_reached(io.BytesIO(answer))
     except struct.error:
         return 0
 
 
-def _reached_of(answer: io.BytesIO) -> int:
+def _parse_reached(answer: io.BytesIO) -> int:
     def number() -> int:
         return int(struct.unpack(">I", answer.read(4))[0])
 
     def text() -> bytes:
         return answer.read(number())
 
-    answer.read(4)  # what message it is
+    answer.read(4)  # the kind of message
     text()
     answer.read(9)  # its number; field and types of the map
-    found = 0
+    count = 0
     for _ in range(number()):
         version = text()
         answer.read(1)  # type of the list
         addresses = [text() for _ in range(number())]
-        found += len(addresses) if version != b"UNREACHABLE" else 0
-    return found
+        count += len(addresses) if version != b"UNREACHABLE" else 0
+    return count
 
 
 SYSTEM = Cassandra

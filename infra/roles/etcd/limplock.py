@@ -18,10 +18,10 @@ from experiments.kinds.limplock.row import Row
 _PORT = 2379
 _BEHIND_MOST = 100  # entries of the log that a follower has yet to commit
 _LINE = re.compile(r"^([a-z_]+) ([0-9.eE+-]+)$", re.MULTILINE)
-_LEADS, _KNOWS, _COMMITTED = (
+_IS_LEADER, _HAS_LEADER, _COMMITTED = (
     "etcd_server_is_leader", "etcd_server_has_leader", "etcd_server_proposals_committed_total",
 )  # fmt: skip
-_TOLD = {
+_METRICS = {
     "etcd_server_proposals_pending": "proposals_pending",
     "etcd_server_slow_apply_total": "slow_applies",
     "etcd_server_heartbeat_send_failures_total": "heartbeats_late",
@@ -47,19 +47,19 @@ class Etcd(LeaderFollower):
     def parts(self, row: Row) -> Parts:
         """Return the leader, and the followers that know it and are not far behind."""
         del row
-        told = {name: self._metrics(name) for name in self.nodes}
-        leaders = tuple(name for name, one in told.items() if one.get(_LEADS))
-        least = max((told[name][_COMMITTED] for name in leaders), default=0.0) - _BEHIND_MOST
+        metrics = {name: self._metrics(name) for name in self.nodes}
+        leaders = tuple(name for name, values in metrics.items() if values.get(_IS_LEADER))
+        least = max((metrics[name][_COMMITTED] for name in leaders), default=0.0) - _BEHIND_MOST
         followers = tuple(
-            name for name, one in told.items()
-            if name not in leaders and one.get(_KNOWS) and one[_COMMITTED] >= least
+            name for name, values in metrics.items()
+            if name not in leaders and values.get(_HAS_LEADER) and values[_COMMITTED] >= least
         )  # fmt: skip
         return self.led(leaders, followers)
 
     def look(self, node: str) -> Mapping[str, float]:
         """Read the values of `/metrics` on proposals, heartbeats and memory."""
-        told = self._metrics(node)
-        return {name: told[key] for key, name in _TOLD.items() if key in told}
+        metrics = self._metrics(node)
+        return {name: metrics[key] for key, name in _METRICS.items() if key in metrics}
 
     def _metrics(self, node: str) -> Mapping[str, float]:
         """Read the metrics without labels; empty if the server does not answer."""

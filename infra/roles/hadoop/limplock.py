@@ -1,8 +1,8 @@
 """Limplock's rows on MapReduce: the tasks of workers, jobs, and scarce resources.
 
-As in the paper maps and reduces run on different workers if the setting PLACES says so; the
-ResourceManager or JobTracker reports the places of each worker. It and the workers are requested
-over the control network, which no limping card serves.
+As in the paper, maps and reduces run on different workers if the setting PLACES says so. The
+ResourceManager or JobTracker reports the places of each worker. Requests to it and to the workers
+go over the control network, which no limping card serves.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from experiments.kinds.limplock.clients.process import Clients, Task
 from experiments.kinds.limplock.clients.system import Node, NotStable, PageMetric, Parts, System
 from experiments.kinds.limplock.row import Load, Row
 
-_PREPARED_S = 120.0
-_CLEARED_S = 60.0
+_PREPARE_S = 120.0
+_CLEAR_S = 60.0
 _PIECES = 4
 _PAGES = {
     "new": "http://{}:8088/ws/v1/cluster/nodes",
     "old": "http://{}:50030/jmx?qry=Hadoop:service=JobTracker,name=JobTrackerInfo",
 }
 _PORTS = {"new": (8088, 8042), "old": (50030, 50060)}  # of the machine for jobs and of a worker
-# Readings of the beans of the same two, in words of either release; those of one name are added
-# up. A ResourceManager's jobs and a NodeManager's tasks are all that YARN runs: leaders of jobs,
-# probes.
-_TOLD: Mapping[str, tuple[Mapping[str, Mapping[str, str]], Mapping[str, Mapping[str, str]]]] = {
+# By release: attributes of the beans of the machine for jobs and of a worker, and the names of the
+# metrics; attributes with the same name are added up. The jobs and tasks of YARN are all that it
+# runs, with leaders of jobs and probes.
+_METRICS: Mapping[str, tuple[Mapping[str, Mapping[str, str]], Mapping[str, Mapping[str, str]]]] = {
     "new": (
         {
             "Hadoop:service=ResourceManager,name=QueueMetrics,q0=root": {
@@ -101,7 +101,7 @@ class Hadoop(System):
         placing = f"../hdfs/{self._generation}/Placing.java"
         self.sources = (f"{self.opener}.java", f"{self._generation}/Tasks.java", placing)
         self._jobs, self._history, *workers = nodes
-        self._workers = [one.name for one in workers]
+        self._workers = [node.name for node in workers]
 
     @classmethod
     def check(cls, row: Row) -> None:
@@ -119,11 +119,11 @@ class Hadoop(System):
         places = self._places()
         lacking = [name for name in self._workers if self.nodes[name].address not in places]
         if lacking:
-            raise _unsettled(f"none of {', '.join(lacking)}")
-        found: dict[str, list[str]] = {}
+            raise _not_stable(f"none of {', '.join(lacking)}")
+        names_by_part: dict[str, list[str]] = {}
         for name in self._workers:
-            found.setdefault(_part(places[self.nodes[name].address]), []).append(name)
-        parts = {part: tuple(names) for part, names in found.items()}
+            names_by_part.setdefault(_part_of(places[self.nodes[name].address]), []).append(name)
+        parts = {part: tuple(names) for part, names in names_by_part.items()}
         if "task-node" in row.injected:
             parts = {"task-node": parts.get("mapper", ()), **parts}
         return {**parts, "job-tracker": (self._jobs.name,), "history": (self._history.name,)}
@@ -149,13 +149,13 @@ class Hadoop(System):
             task = Task(self._jobs.name, "text", target, 1, count, 1)
         else:
             task = Task(self._jobs.name, "pieces", target, _PIECES, 0, _PIECES)
-        clients.do(task, _PREPARED_S)
+        clients.do(task, _PREPARE_S)
 
     def reset(self, row: Row, count: int, clients: Clients) -> None:
         """End jobs that are still running."""
         del row, count
         target = self.target(self._jobs.name, "clear")
-        clients.do(Task(self._jobs.name, "clear", target, 1, 0, 1), _CLEARED_S)
+        clients.do(Task(self._jobs.name, "clear", target, 1, 0, 1), _CLEAR_S)
 
     def operation(self, row: Row, load: Load, count: int, node: str) -> Task:
         """Return one job that counts `count` megabytes, or small jobs with `count` tasks."""
@@ -185,18 +185,18 @@ class Hadoop(System):
             return {}
         control, is_worker = self.nodes[node].control, node in self._workers
         port = _PORTS[self._generation][is_worker]
-        found = look_at_jvm_by_page(control, port)
-        if not found:
+        metrics = look_at_jvm_by_page(control, port)
+        if not metrics:
             return {}
-        for bean, names in _TOLD[self._generation][is_worker].items():
-            said = metrics_client.bean(control, port, bean)
+        for bean, names in _METRICS[self._generation][is_worker].items():
+            attributes = metrics_client.bean(control, port, bean)
             for key, name in names.items():
-                if key in said:
-                    found[name] = found.get(name, 0.0) + float(said[key])
+                if key in attributes:
+                    metrics[name] = metrics.get(name, 0.0) + float(attributes[key])
         if is_worker:
-            own = self._places().get(self.nodes[node].address, {})
-            found |= {f"{kind}_taken": float(taken) for kind, (taken, _) in own.items()}
-        return found
+            taken_places = self._places().get(self.nodes[node].address, {})
+            metrics |= {f"{kind}_taken": float(taken) for kind, (taken, _) in taken_places.items()}
+        return metrics
 
     def _places(self) -> Places:
         """Return the places of live workers; empty if the machine for jobs does not answer."""
@@ -217,38 +217,43 @@ def options_of(settings: Mapping[str, Any]) -> dict[str, str]:
     return options
 
 
-def places_of(said: Mapping[str, Any]) -> Places:
+def places_of(answer: Mapping[str, Any]) -> Places:
     """Parse what a ResourceManager or a JobTracker reports of its workers."""
-    if "beans" in said:
-        trackers = json.loads(said["beans"][0]["AliveNodesInfoJson"]) if said["beans"] else []
-        return {one["hostname"]: _slots(one["slots"]) for one in trackers}
-    nodes = (said["nodes"] or {}).get("node", [])
+    if "beans" in answer:
+        trackers = json.loads(answer["beans"][0]["AliveNodesInfoJson"]) if answer["beans"] else []
+        return {tracker["hostname"]: _read_slots(tracker["slots"]) for tracker in trackers}
+    nodes = (answer["nodes"] or {}).get("node", [])
     return {
-        one["nodeHostName"]: _resources(one["usedResource"], one["totalResource"])
-        for one in nodes
-        if one["state"] == "RUNNING"
+        node["nodeHostName"]: _read_resources(node["usedResource"], node["totalResource"])
+        for node in nodes
+        if node["state"] == "RUNNING"
     }
 
 
-def _slots(slots: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+def _read_slots(slots: Mapping[str, int]) -> dict[str, tuple[int, int]]:
     kinds = {_MAPS: "map_slots", _REDUCES: "reduce_slots"}
     return {kind: (slots[f"{key}_used"], slots[key]) for kind, key in kinds.items()}
 
 
-def _resources(used: Mapping[str, Any], total: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    def of(resource: Mapping[str, Any]) -> dict[str, int]:
+def _read_resources(
+    used: Mapping[str, Any], total: Mapping[str, Any]
+) -> dict[str, tuple[int, int]]:
+    def by_name(resource: Mapping[str, Any]) -> dict[str, int]:
         listed = resource["resourceInformations"]["resourceInformation"]
-        return {one["name"]: int(one["value"]) for one in listed}
+        return {resource_value["name"]: int(resource_value["value"]) for resource_value in listed}
 
-    return {kind: (of(used).get(kind, 0), of(total).get(kind, 0)) for kind in (_MAPS, _REDUCES)}
+    return {
+        kind: (by_name(used).get(kind, 0), by_name(total).get(kind, 0))
+        for kind in (_MAPS, _REDUCES)
+    }
 
 
-def _part(places: Mapping[str, tuple[int, int]]) -> str:
+def _part_of(places: Mapping[str, tuple[int, int]]) -> str:
     has = [kind for kind, (_, total) in places.items() if total]
     return {_MAPS: "mapper", _REDUCES: "reducer"}[has[0]] if len(has) == 1 else "worker"
 
 
-def _unsettled(got: str) -> NotStable:
+def _not_stable(got: str) -> NotStable:
     return NotStable("the workers", expected="all of them with the machine for jobs", got=got)
 
 

@@ -21,16 +21,16 @@ from experiments.kinds.limplock.clients.system import Node, NotStable, PageMetri
 from experiments.kinds.limplock.row import Load, Row
 
 _MASTER_PORT, _SERVER_PORT, _NAMENODE_PORT = 16010, 16030, 9870
-_PREPARED_S = 120.0
-_HANDLERS = 30.0  # hbase.regionserver.handler.count, as released; only the new one tells of them
-# The paper names no size: at 700 bytes each its scan would have had all of its card.
+_PREPARE_S = 120.0
+_HANDLERS = 30.0  # hbase.regionserver.handler.count, as released; only the new release reports them
+# The paper gives no size: with 700 bytes each, its scan would have used all of its card.
 _VALUE_BYTES = 200
-_PROBED, _PROBED_KEYS = "limplock", 10
+_PROBE_TABLE, _PROBE_KEYS = "limplock", 10
 _ROWS, _FILES = "rows", "files"  # tables of the rows' own operations
-_MANY, _SCANNED = 100, 1000  # rows of one call
-# A thousand puts a second, as the paper's benchmarks asked 30 to 70 % of what a system could do.
+_ROWS_OF_PUT, _ROWS_OF_SCAN = 100, 1000  # rows of one call
+# A thousand puts a second: the paper's benchmarks used 30 to 70 % of the capacity of a system.
 _HEAVY_CALLS, _HEAVY_GAP_S = 1000, 0.1
-_CACHED_GAP_S = 0.01  # a hundred gets would else be over before puts pile up
+_CACHED_GAP_S = 0.01  # otherwise a hundred gets would be over before puts pile up
 _OPERATIONS = ("put", "get", "get-cached", "scan", "compact")
 _LOG = "node-that-holds-the-log"
 _MEGABYTE = 2.0**20
@@ -38,7 +38,7 @@ _MASTER = {
     "new": "Hadoop:service=HBase,name=Master,sub=Server",
     "old": "hadoop:service=Master,name=Master",
 }
-_TOLD = {  # of each release, by bean: what it is called there, what here, and its unit
+_METRICS = {  # by release and bean: the name of the attribute, of the metric, and its unit
     "new": {
         "Hadoop:service=HBase,name=RegionServer,sub=IPC": (
             ("numActiveGeneralHandler", "handlers_active", 1.0),
@@ -92,9 +92,11 @@ class HBase(System):
         self._generation = str(settings["GENERATION"])
         self._copies = int(settings["REGION_REPLICAS"])
         self.sources = (f"{self._generation}/{self.opener}.java",)
-        self._master, *others = nodes
-        # As the client orders them: region by region, and the catalogue to the last.
-        self._servers = [one.name for one in sorted(others, key=lambda one: one.address)]
+        self._master, *servers = nodes
+        # In the order of the client: it moves region by region, and the catalogue to the last.
+        self._servers = [
+            server.name for server in sorted(servers, key=lambda server: server.address)
+        ]
 
     @classmethod
     def check(cls, row: Row) -> None:
@@ -106,18 +108,18 @@ class HBase(System):
 
     def parts(self, row: Row) -> Parts:
         """Return the region servers that the master has, and the holders of the first one's log."""
-        live = _live(
+        live = _live_servers(
             metrics_client.bean(self._master.control, _MASTER_PORT, _MASTER[self._generation])
         )
         lacking = [name for name in self._servers if self.nodes[name].address not in live]
         if lacking:
-            raise _unsettled(f"none of {', '.join(lacking)}")
-        found = {
+            raise _not_stable(f"none of {', '.join(lacking)}")
+        parts = {
             "region-server": tuple(self._servers[:-1]),
             "catalogue-server": (self._servers[-1],),
             "master": (self._master.name,),
         }
-        return {_LOG: self._holders(), **found} if _LOG in row.injected else found
+        return {_LOG: self._log_holders(), **parts} if _LOG in row.injected else parts
 
     def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
         """Return the injected server, or the one whose log is injected."""
@@ -137,47 +139,51 @@ class HBase(System):
     def target(self, node: str, operation: str) -> str:
         """Return the server's region of the table for probes."""
         del operation
-        return self._table(node, _PROBED)
+        return self._table(node, _PROBE_TABLE)
 
     def _table(self, node: str, table: str) -> str:
         """Return a server's region of a table, or all regions if `node` is empty.
 
         Each number of copies has its own tables, because it is a setting of a table.
         """
-        quorum = ",".join(one.address for one in self.called["zookeeper"])
+        quorum = ",".join(node_of_quorum.address for node_of_quorum in self.called["zookeeper"])
         server = self.nodes[node].address if node else "any"
         return f"{quorum} {server} {table}-{self._copies} {self._copies}"
 
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
         """Make tables with a region on each server, and fill those that are read."""
-        own = self.operation(row, row.workload, count, self._first)
-        for table in (_PROBED, _ROWS, _FILES):
+        task = self.operation(row, row.workload, count, self._first)
+        for table in (_PROBE_TABLE, _ROWS, _FILES):
             size = len(self._servers)
-            self._do(clients, Task(self._first, "table", self._table("", table), 1, size, 1))
+            self._run_task(clients, Task(self._first, "table", self._table("", table), 1, size, 1))
         self.mend(clients)
         for node in self._servers:
             target = self.target(node, "put")
-            self._do(clients, Task(node, "put", target, _PROBED_KEYS, _VALUE_BYTES, _PROBED_KEYS))
-            if self._copies > 1:  # which have only what was flushed
-                self._do(clients, Task(node, "flush", target, 1, 0, 1))
-        if own.operation in ("get", "scan"):
-            many = -(-count // _MANY)
-            self._do(clients, Task(own.node, "put-many", own.target, many, _VALUE_BYTES, many))
-            self._do(clients, Task(own.node, "compact", own.target, 1, 0, 1))
+            self._run_task(
+                clients, Task(node, "put", target, _PROBE_KEYS, _VALUE_BYTES, _PROBE_KEYS)
+            )
+            if self._copies > 1:  # copies have only flushed data
+                self._run_task(clients, Task(node, "flush", target, 1, 0, 1))
+        if task.operation in ("get", "scan"):
+            calls = -(-count // _ROWS_OF_PUT)
+            self._run_task(
+                clients, Task(task.node, "put-many", task.target, calls, _VALUE_BYTES, calls)
+            )
+            self._run_task(clients, Task(task.node, "compact", task.target, 1, 0, 1))
 
     def mend(self, clients: Clients) -> None:
         """Move the regions back to their servers: those of a dead one are on others."""
-        self._do(clients, Task(self._first, "spread", self._table("", _PROBED), 1, 0, 1))
+        self._run_task(clients, Task(self._first, "spread", self._table("", _PROBE_TABLE), 1, 0, 1))
 
     def reset(self, row: Row, count: int, clients: Clients) -> None:
         """Flush the memory into files, because a run would otherwise have to write it."""
         del count
         if row.workload.operation == "put":
             target = self._table(self._first, _ROWS)
-            self._do(clients, Task(self._first, "compact", target, 1, 0, 1))
+            self._run_task(clients, Task(self._first, "compact", target, 1, 0, 1))
 
-    def _do(self, clients: Clients, task: Task) -> None:
-        clients.do(task, _PREPARED_S)
+    def _run_task(self, clients: Clients, task: Task) -> None:
+        clients.do(task, _PREPARE_S)
 
     def operation(self, row: Row, load: Load, count: int, node: str) -> Task:
         """Return the task of a load.
@@ -194,15 +200,15 @@ class HBase(System):
                 rows = f"{rows} {self.settings['PUTS_UNDER_WAY']}"
             return Task(node, "put-heavy", rows, 0, _VALUE_BYTES, _HEAVY_CALLS, _HEAVY_GAP_S)
         if load.operation == "put":
-            calls = -(-count // _MANY)
+            calls = -(-count // _ROWS_OF_PUT)
             return Task(node, "put-many", rows, calls, _VALUE_BYTES, calls)
         if load.operation == "scan":
-            calls = max(1, count // _SCANNED)
-            return Task(node, "scan", rows, calls, min(count, _SCANNED), calls)
+            calls = max(1, count // _ROWS_OF_SCAN)
+            return Task(node, "scan", rows, calls, min(count, _ROWS_OF_SCAN), calls)
         if load.operation == "get":
             return Task(node, "get", rows, count, _VALUE_BYTES, count)
         target = self.target(node, load.operation)
-        return Task(node, "get-cached", target, count, _VALUE_BYTES, _PROBED_KEYS, _CACHED_GAP_S)
+        return Task(node, "get-cached", target, count, _VALUE_BYTES, _PROBE_KEYS, _CACHED_GAP_S)
 
     def opened(self, clients: Clients, row: Row, node: str, count: int) -> Lane:
         """Start the load; before a compaction the files to be compacted are written."""
@@ -211,68 +217,70 @@ class HBase(System):
             files = load.keys or 1
             size = round(1000 * (load.size_kb or 0.0) * count / files)
             target = self._table(node, _FILES)
-            self._do(clients, Task(node, "store", target, files, size, files))
+            self._run_task(clients, Task(node, "store", target, files, size, files))
         return super().opened(clients, row, node, count)
 
     def probe(self, row: Row, operation: str, node: str) -> Task:
         """Return a task on a few rows, which are in memory."""
         del row
         target = self.target(node, operation)
-        return Task(node, operation, target, 0, _VALUE_BYTES, _PROBED_KEYS)
+        return Task(node, operation, target, 0, _VALUE_BYTES, _PROBE_KEYS)
 
     def look(self, node: str) -> Mapping[str, float]:
         """Read a region server's threads, queues and memory, or a master's heap."""
         port = _MASTER_PORT if node == self._master.name else _SERVER_PORT
         control = self.nodes[node].control
-        found = look_at_jvm_by_page(control, port)
-        if found and port == _SERVER_PORT:
-            for bean, told in _TOLD[self._generation].items():
-                found |= numbers_of(metrics_client.bean(control, port, bean), told)
-        return found
+        metrics = look_at_jvm_by_page(control, port)
+        if metrics and port == _SERVER_PORT:
+            for bean, names in _METRICS[self._generation].items():
+                metrics |= numbers_of(metrics_client.bean(control, port, bean), names)
+        return metrics
 
-    def _holders(self) -> tuple[str, ...]:
+    def _log_holders(self) -> tuple[str, ...]:
         """Return the machines with a replica of the first server's current log file.
 
         The old release cannot report them: its `fsck` omits blocks that are being written.
         """
-        asked = {"ugi": "root", "path": _LOGS}
-        asked |= dict.fromkeys(("files", "blocks", "locations", "openforwrite"), "1")
-        namenode, *others = self.called["hdfs"]
+        query = {"ugi": "root", "path": _LOGS}
+        query |= dict.fromkeys(("files", "blocks", "locations", "openforwrite"), "1")
+        namenode, *datanodes = self.called["hdfs"]
         try:
-            text = metrics_client.page(f"http://{namenode.address}:{_NAMENODE_PORT}/fsck", **asked)
+            text = metrics_client.page(f"http://{namenode.address}:{_NAMENODE_PORT}/fsck", **query)
         except httpx.HTTPError as error:
-            raise _unsettled(f"a name node that says {error!r}") from error
-        holding = holders_of(text, self.nodes[self._first].address)
-        if not holding:
-            raise _unsettled(f"no log of {self._first}")
-        return tuple(one.name for one in others if one.address in holding)
+            raise _not_stable(f"a name node that says {error!r}") from error
+        holders = holders_of(text, self.nodes[self._first].address)
+        if not holders:
+            raise _not_stable(f"no log of {self._first}")
+        return tuple(datanode.name for datanode in datanodes if datanode.address in holders)
 
 
-def numbers_of(bean: Mapping[str, Any], told: Sequence[tuple[str, str, float]]) -> dict[str, float]:
+def numbers_of(
+    bean: Mapping[str, Any], names: Sequence[tuple[str, str, float]]
+) -> dict[str, float]:
     """Extract the known attributes of a bean, under our names."""
-    return {name: float(bean[key]) / unit for key, name, unit in told if key in bean}
+    return {name: float(bean[key]) / unit for key, name, unit in names if key in bean}
 
 
 def holders_of(text: str, server: str) -> set[str]:
     """Parse `fsck` output for the addresses that hold a region server's newest log."""
-    found: dict[str, set[str]] = {}
+    holders: dict[str, set[str]] = {}
     path = ""
     for line in text.splitlines():
-        if begun := _FILE.match(line):
-            path = begun[1]
+        if file := _FILE.match(line):
+            path = file[1]
         if path.startswith(f"{_LOGS}/{server},") and not path.endswith(".meta"):
-            found.setdefault(path, set()).update(_HOLDER.findall(line))
-    return found[max(found)] if found else set()
+            holders.setdefault(path, set()).update(_HOLDER.findall(line))
+    return holders[max(holders)] if holders else set()
 
 
-def _live(master: Mapping[str, Any]) -> set[str]:
+def _live_servers(master: Mapping[str, Any]) -> set[str]:
     """Return the addresses of the region servers of the master, for both releases."""
     listed = str(master.get("tag.liveRegionServers", "")).split(";")
-    listed += [str(one["key"]) for one in master.get("RegionServers", ())]
-    return {one.split(",")[0] for one in listed if one}
+    listed += [str(server["key"]) for server in master.get("RegionServers", ())]
+    return {server.split(",")[0] for server in listed if server}
 
 
-def _unsettled(got: str) -> NotStable:
+def _not_stable(got: str) -> NotStable:
     return NotStable("the region servers", expected="all of them with the master", got=got)
 
 

@@ -33,51 +33,52 @@ _PAGES = {  # of NameNode, SecondaryNameNode and DataNode
     "new": (9870, 9868, 9864),
     "old": (50070, 50090, 50075),
 }
-_PREPARED_S = 240.0
-_CLEARED_S = 30.0
-_SILENT_S = 30.0  # what HDFS itself calls stale
+_PREPARE_S = 240.0
+_CLEAR_S = 30.0
+_SILENT_S = 30.0  # after so long HDFS itself calls a DataNode stale
 
 _CHECKPOINT_S = 10.0  # from the end of a checkpoint to the begin of the next
-_CHANGED_S = 600.0  # of a disk a thousand times slower
-_LEFT_S = 1.5  # of that, for a fault to be injected
+_CHANGE_S = 600.0  # for a disk a thousand times slower
+_INJECT_S = 1.5  # time before the next checkpoint for a fault to be injected
 _POLL_S = 0.05
-# Each update of the log that a checkpoint is made of names it: a thirtieth of the paper's updates
-# are as many bytes.
+# Each update in the log of a checkpoint contains this name, so a thirtieth of the paper's updates
+# have as many bytes.
 _LONG_FOLDER = "/row" + 12 * ("/" + 250 * "x")
-_AT_ONCE = 16  # creates that the client asks for at once, as HdfsClient has it
+_CREATES_AT_ONCE = 16  # creates that the client sends at once, as in HdfsClient
 _PIECE_BYTES = 16_384  # of a read or a write that is a probe: a millisecond of a card
-# Of every DataNode, more than its machine keeps in memory, so that a piece that was not read yet is
-# on the disk; pieces that a throttle, which lets a tenth of a second pass at once, holds up.
+# Each DataNode has more than its machine keeps in memory, so that a piece that was not read yet is
+# on the disk. A piece is so large that a throttle, which passes a tenth of a second at once, delays
+# it.
 _COLD_BYTES, _COLD_PIECE_BYTES = 384 << 20, 256 << 10
 _FOLDERS = {
     "create": "/row", "write": "/row", "replicate": "/row", "read": "/files", "stat": "/",
     "mkdir": "/dirs", "checkpoint": _LONG_FOLDER, "regenerate": "/row", "decommission": "/row",
     "balance": "/row",
 }  # fmt: skip
-_NEEDED: Mapping[
+_REQUIRED_SETTINGS: Mapping[
     str, Mapping[str, Any]
 ] = {  # settings without which a row's operation cannot be done
     "checkpoint": {"CHECKPOINT_S": _CHECKPOINT_S},
     "decommission": {"LEAVING": "yes"},
-    "balance": {"CAPACITY_MB": 2048},  # it looks at per cent of a DataNode
+    "balance": {"CAPACITY_MB": 2048},  # the balancer compares per cent of a DataNode
 }
-_SETTLED_S = 60.0
-# Cleaned before a run; a balancer that was ended in its work left its mark.
-_CLEARED = {"balance": ("/row", "/filling", "/system/balancer.id")}
-# Data of the under-utilised DataNode, so that the excess is less than a block: of more, two go.
+_SETTLE_S = 60.0
+# Folders and files that are removed before a run; a balancer that was killed leaves its mark.
+_CLEAR_FOLDERS = {"balance": ("/row", "/filling", "/system/balancer.id")}
+# Data of the under-utilised DataNode. The excess is then less than a block; else two would move.
 _LESS_BYTES = 4 << 20
 _IDLE_LOOKS = 5
-_KEPT_THREADS = 1.0  # of a DataNode that was asked once, also where nobody asks it
-_OF_CLIENT = {  # settings that the row's client is told, and its own words
+_KEPT_THREADS = 1.0  # threads of a DataNode that has served a request, also when it is idle
+_CLIENT_OPTIONS = {  # settings that the row's client gets, and its names for them
     "HEDGED_READ_THREADS": "dfs.client.hedged.read.threadpool.size",
     "HEDGED_READ_MS": "dfs.client.hedged.read.threshold.millis",
     "TIMEOUT_MS": "dfs.client.socket-timeout",
 }
-# How long a balancing waits before it looks again.
-_OF_BALANCER = ("dfs.heartbeat.interval", "dfs.namenode.redundancy.interval.seconds")
-_OF_MASTER = ("create", "stat", "mkdir")
-# Readings of beans, in words of either generation.
-_ANY = {"java.lang:type=Threading": {"ThreadCount": "threads"}}
+# Options for the time that a balancing waits before it looks again.
+_BALANCER_OPTIONS = ("dfs.heartbeat.interval", "dfs.namenode.redundancy.interval.seconds")
+_MASTER_OPERATIONS = ("create", "stat", "mkdir")
+# Attributes of beans, by their names in either generation, and the names of the metrics.
+_ALL_SERVERS = {"java.lang:type=Threading": {"ThreadCount": "threads"}}
 _NAMENODE = {
     "Hadoop:service=NameNode,name=RpcActivityForPort8020": {
         "CallQueueLength": "call_queue", "callQueueLen": "call_queue",
@@ -101,8 +102,8 @@ _CALLS = "Hadoop:service=NameNode,name=RpcDetailedActivityForPort8020"
 class Hdfs(System):
     """A NameNode, a SecondaryNameNode and DataNodes: the tier's machines in this order.
 
-    A row that limps a DataNode asks that one: it is in the pipeline of all writes, and for reads
-    each DataNode in turn is the first replica, beginning with the limping one.
+    If a DataNode limps in a row, the client asks that one: it is in the pipeline of all writes, and
+    for reads each DataNode in turn is the first replica, beginning with the limping one.
     """
 
     opener = "HdfsClient"
@@ -126,8 +127,8 @@ class Hdfs(System):
         master, secondary, datanode = _PAGES[generation]
         self._pages = {name: (self.nodes[name].control, datanode) for name in self._datanodes}
         self._pages[self._master] = self.nodes[self._master].control, master
-        self._idle: dict[str, float] = {}  # transfers of each DataNode where nobody asks it
-        # The old one tells the NameNode to fetch its image from where it serves: not everywhere.
+        self._idle: dict[str, float] = {}  # transfers of each DataNode while it is idle
+        # The old one serves on one address only: that from which the NameNode fetches the image.
         self._pages[self._secondary] = self.nodes[self._secondary].address, secondary
 
     @classmethod
@@ -141,30 +142,30 @@ class Hdfs(System):
     def parts(self, row: Row) -> Parts:
         """Return the parts once the NameNode is out of safe mode and hears of every DataNode.
 
-        One that leaves may be silent, because the old release ends its server. Raises NotStable
-        before.
+        A DataNode that leaves may be silent, because the old release ends its server. Raises
+        NotStable before.
         """
-        told = self._bean(self._master, _INFO)
-        if not told or told.get("Safemode"):
-            raise _unsettled(str(told.get("Safemode") or "no answer of the NameNode")[:200])
-        live, groups = _addresses(told["LiveNodes"]), self._groups(row)
+        info = self._bean(self._master, _INFO)
+        if not info or info.get("Safemode"):
+            raise _not_stable(str(info.get("Safemode") or "no answer of the NameNode")[:200])
+        live, groups = _addresses(info["LiveNodes"]), self._parts_of_datanodes(row)
         expected = set(self._datanodes) - set(groups.get("leaving", ()))
         lost = sorted(name for name in expected if self.nodes[name].address not in live)
         if lost:
-            raise _unsettled(f"nothing heard of {', '.join(lost)}")
+            raise _not_stable(f"nothing heard of {', '.join(lost)}")
         return {"master": (self._master,), **groups, "secondary": (self._secondary,)}
 
     def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
         """Return the NameNode for its metadata, else the DataNode that limps."""
         del parts
-        return self._master if row.workload.operation in _OF_MASTER else injected
+        return self._master if row.workload.operation in _MASTER_OPERATIONS else injected
 
     def target(self, node: str, operation: str) -> str:
         """Return the NameNode, a folder, and the DataNodes, beginning with this one."""
         if operation in ("read", "write"):
-            options = {word: self.settings[key] for key, word in _OF_CLIENT.items()}
-            return self._target(_FOLDERS[operation], self._from(node), options)
-        return self._target(_FOLDERS[operation], self._from(node))
+            options = {word: self.settings[key] for key, word in _CLIENT_OPTIONS.items()}
+            return self._target(_FOLDERS[operation], self._circle_from(node), options)
+        return self._target(_FOLDERS[operation], self._circle_from(node))
 
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
         """Write the files that the row and its probes read, on their DataNodes."""
@@ -173,11 +174,13 @@ class Hdfs(System):
             self._idle = self._idle_transfers()
         tasks = []
         if row.workload.operation == "read":
-            tasks.append(self._placed("/files", self._datanodes, _bytes(row.workload), count))
+            tasks.append(self._place_task("/files", self._datanodes, _bytes(row.workload), count))
         for operation in {probe.operation for probe in row.probes} & {"read-cached", "read-block"}:
             size = _COLD_BYTES if _is_cold(row, operation) else _PIECE_BYTES
             for name in self.probed(row, operation):
-                tasks.append(self._placed(self._probed_in(row, operation, name), [name], size, 1))
+                tasks.append(
+                    self._place_task(self._probe_folder(row, operation, name), [name], size, 1)
+                )
         _do_all(clients, tasks)
 
     def reset(self, row: Row, count: int, clients: Clients) -> None:
@@ -186,27 +189,31 @@ class Hdfs(System):
         operation, size = row.workload.operation, _bytes(row.workload)
         if operation == "balance":
             self._await_still()
-        for folder in _CLEARED.get(operation, ("/row",)):
-            clients.do(Task(self._master, "clear", self._target(folder, []), 1, 0, 1), _CLEARED_S)
+        for folder in _CLEAR_FOLDERS.get(operation, ("/row",)):
+            clients.do(Task(self._master, "clear", self._target(folder, []), 1, 0, 1), _CLEAR_S)
         if row.workload.replicas:
-            sources = self._groups(row)["source"]
-            clients.do(self._placed("/row", sources, size, row.workload.count or 1), _PREPARED_S)
+            sources = self._parts_of_datanodes(row)["source"]
+            clients.do(self._place_task("/row", sources, size, row.workload.count or 1), _PREPARE_S)
         if operation in _MOVES:
-            lie = _placement.laid(operation, self._datanodes, count)
-            tasks = [self._placed(f"/row/{k}", at, size, 1) for k, at in enumerate(lie)]
+            places = _placement.initial_places(operation, self._datanodes, count)
+            tasks = [
+                self._place_task(f"/row/{k}", nodes, size, 1) for k, nodes in enumerate(places)
+            ]
             if operation == "balance":
-                tasks += [self._placed(f"/filling/{self.nodes[one].address}", [one], size, 1)
-                          for one in self._datanodes[:-1]]  # fmt: skip
+                tasks += [self._place_task(f"/filling/{self.nodes[name].address}", [name], size, 1)
+                          for name in self._datanodes[:-1]]  # fmt: skip
                 last = self.nodes[self._datanodes[-1]].address
-                tasks.append(self._placed(f"/filling/{last}", self._datanodes[-1:], _LESS_BYTES, 1))
+                tasks.append(
+                    self._place_task(f"/filling/{last}", self._datanodes[-1:], _LESS_BYTES, 1)
+                )
             _do_all(clients, tasks)
         if operation == "balance":
-            self._await_laid(size)
+            self._await_initial_places(size)
 
     def mend(self, clients: Clients) -> None:
         """Return a DataNode that leaves or has left to the cluster."""
         if self.settings["LEAVING"] == "yes":
-            clients.do(Task(self._master, "welcome", self._target("/", []), 1, 0, 1), _CLEARED_S)
+            clients.do(Task(self._master, "welcome", self._target("/", []), 1, 0, 1), _CLEAR_S)
 
     def _idle_transfers(self) -> dict[str, float]:
         """Count the transfers of each idle DataNode.
@@ -215,11 +222,11 @@ class Hdfs(System):
         """
         looks = [{name: self.look(name) for name in (*self._datanodes, self._master)}
                  for _ in range(_IDLE_LOOKS)]  # fmt: skip
-        tell = any("transfers" in look[name] for look in looks for name in self._datanodes)
-        kept = _KEPT_THREADS * (1 if tell else len(self._datanodes))
+        reports = any("transfers" in look[name] for look in looks for name in self._datanodes)
+        least = _KEPT_THREADS * (1 if reports else len(self._datanodes))
         return {
-            name: max(min(look[name].get("transfers", kept) for look in looks), kept)
-            for name in (self._datanodes if tell else [self._master])
+            name: max(min(look[name].get("transfers", least) for look in looks), least)
+            for name in (self._datanodes if reports else [self._master])
         }
 
     def _await_still(self) -> None:
@@ -229,37 +236,40 @@ class Hdfs(System):
         Raises MeasurementFailed.
         """
         copying = dict(self._idle)
-        deadline = time.monotonic() + _SETTLED_S
+        deadline = time.monotonic() + _SETTLE_S
         while time.monotonic() < deadline:
-            now = {name: self.look(name).get("transfers", np.inf) for name in copying}
-            copying = {name: count for name, count in now.items() if count > self._idle[name]}
+            counts = {name: self.look(name).get("transfers", np.inf) for name in copying}
+            copying = {name: count for name, count in counts.items() if count > self._idle[name]}
             if not copying:
                 return
             time.sleep(_POLL_S)
         raise MeasurementFailed(
             "transfers of DataNodes",
-            expected=f"no more than {self._idle} within {_SETTLED_S:g} s",
+            expected=f"no more than {self._idle} within {_SETTLE_S:g} s",
             got=str(copying),
         )
 
-    def _await_laid(self, size: int) -> None:
+    def _await_initial_places(self, size: int) -> None:
         """Wait until the NameNode knows the initial places of blocks for a balancing.
 
         One DataNode has a block more than the mean, and one a block less. Raises MeasurementFailed.
         """
         names, used = {self.nodes[name].address: name for name in self._datanodes}, {}
-        wanted = {part: sorted(found) for part, found in
+        expected = {part: sorted(names_of_part) for part, names_of_part in
                   _placement.parts_of("balance", self._datanodes).items()}  # fmt: skip
-        deadline = time.monotonic() + _SETTLED_S
+        deadline = time.monotonic() + _SETTLE_S
         while time.monotonic() < deadline:
-            told = json.loads(self._bean(self._master, _INFO).get("LiveNodes", "{}"))
-            used = {names[at.split(":")[0]]: one["usedSpace"] for at, one in told.items()}
-            got = _placement.utilised(used, size) if used else {}
-            if {part: sorted(found) for part, found in got.items()} == wanted:
+            live = json.loads(self._bean(self._master, _INFO).get("LiveNodes", "{}"))
+            used = {
+                names[address.split(":")[0]]: datanode["usedSpace"]
+                for address, datanode in live.items()
+            }
+            parts = _placement.split_by_use(used, size) if used else {}
+            if {part: sorted(names_of_part) for part, names_of_part in parts.items()} == expected:
                 return
             time.sleep(_POLL_S)
         raise MeasurementFailed(
-            "blocks on DataNodes", expected=f"{wanted} within {_SETTLED_S:g} s", got=str(used)
+            "blocks on DataNodes", expected=f"{expected} within {_SETTLE_S:g} s", got=str(used)
         )
 
     def operation(self, row: Row, load: Load, count: int, node: str) -> Task:
@@ -271,16 +281,16 @@ class Hdfs(System):
         task = super().operation(row, load, count, node)
         if load.operation in _MOVES:
             names = [self._datanodes[-1], *self._datanodes[:-1]]
-            options = dict.fromkeys(_OF_BALANCER, self.settings["INTERVAL_S"])
-            target, moved = self._target("/row", names, options), _MOVES[load.operation]
-            return replace(task, operation=moved, target=target, count=1, keys=1)
+            options = dict.fromkeys(_BALANCER_OPTIONS, self.settings["INTERVAL_S"])
+            target, move = self._target("/row", names, options), _MOVES[load.operation]
+            return replace(task, operation=move, target=target, count=1, keys=1)
         if load.operation == "read" and self.settings["READS"] == "positions":
             return replace(task, operation="read-positions")
         if load.operation == "create" and load.count is None:
             under_way = int(self.settings["CREATES_UNDER_WAY"])
             return replace(task, operation="create-heavy", size=under_way)
         if load.operation == "create":
-            return replace(task, count=-(-count // _AT_ONCE))
+            return replace(task, count=-(-count // _CREATES_AT_ONCE))
         if load.replicas:
             names = self._datanodes[: load.replicas[1]]
             return replace(task, target=self._target(_FOLDERS[load.operation], names))
@@ -290,50 +300,54 @@ class Hdfs(System):
         """Start the load; for a checkpoint, fill the log after one and shortly before the next."""
         if row.workload.operation != "checkpoint":
             return super().opened(clients, row, node, count)
-        _changed(self._image, self._image(), threading.Event())
-        ended = time.monotonic()
+        _await_change(self._image, self._image(), threading.Event())
+        checkpoint_end = time.monotonic()
         task = self.operation(row, row.workload, count, node)
-        clients.do(replace(task, operation="log", count=-(-count // _AT_ONCE)), _PREPARED_S)
+        clients.do(replace(task, operation="log", count=-(-count // _CREATES_AT_ONCE)), _PREPARE_S)
         log = self._log()
-        time.sleep(max(0.0, ended + _CHECKPOINT_S - _LEFT_S - time.monotonic()))
+        time.sleep(max(0.0, checkpoint_end + _CHECKPOINT_S - _INJECT_S - time.monotonic()))
 
-        def made(halt: threading.Event) -> None:
+        def wait_for_image(halt: threading.Event) -> None:
             image = self._image()
-            _changed(self._log, log, halt)  # what is in the next image is what was logged until now
+            _await_change(
+                self._log, log, halt
+            )  # what is in the next image is what was logged until now
             lane.started = time.monotonic()
-            _changed(self._image, image, halt)
+            _await_change(self._image, image, halt)
 
-        lane = clients.call(task, made)
+        lane = clients.call(task, wait_for_image)
         return lane
 
     def probed(self, row: Row, operation: str) -> Sequence[str]:
         """Return the NameNode for metadata, else the DataNodes without those that lose blocks."""
-        if operation in _OF_MASTER:
+        if operation in _MASTER_OPERATIONS:
             return [self._master]
-        parts = self._groups(row)
+        parts = self._parts_of_datanodes(row)
         lost = (*parts.get("lost", ()), *parts.get("leaving", ()))
         return [name for name in self._datanodes if name not in lost]
 
     def probe(self, row: Row, operation: str, node: str) -> Task:
         """Return a small task that this machine alone serves."""
-        if operation in _OF_MASTER:
+        if operation in _MASTER_OPERATIONS:
             return Task(node, operation, self.target(node, operation), 0, 0, 1)
-        target = self._target(self._probed_in(row, operation, node), [node])
+        target = self._target(self._probe_folder(row, operation, node), [node])
         size = _COLD_PIECE_BYTES if _is_cold(row, operation) else _PIECE_BYTES
         return Task(node, operation, target, 0, size, 1)
 
     def look(self, node: str) -> Mapping[str, float]:
         """Read queues, transfers and heap of a server."""
-        found = look_at_jvm_by_page(*self._pages[node])
-        if not found:
+        metrics = look_at_jvm_by_page(*self._pages[node])
+        if not metrics:
             return {}
-        own = {self._master: _NAMENODE, self._secondary: {}}.get(node, _DATANODE)
-        for bean, keys in {**_ANY, **own}.items():
-            told = self._bean(node, bean)
-            found |= {name: float(told[key]) for key, name in keys.items() if key in told}
+        beans = {self._master: _NAMENODE, self._secondary: {}}.get(node, _DATANODE)
+        for bean, keys in {**_ALL_SERVERS, **beans}.items():
+            attributes = self._bean(node, bean)
+            metrics |= {
+                name: float(attributes[key]) for key, name in keys.items() if key in attributes
+            }
         if node == self._master:
-            found["handlers_max"] = float(self.settings["HANDLERS"])
-        return found
+            metrics["handlers_max"] = float(self.settings["HANDLERS"])
+        return metrics
 
     def _check_fleet(self, row: Row) -> None:
         """Raise InputError for a row that the arm's fleet or settings cannot run."""
@@ -341,17 +355,19 @@ class Hdfs(System):
         least = max(row.workload.replicas or [_placement.AMONG if operation in _MOVES else 1])
         if (got := len(self._datanodes)) < least:
             raise InputError(place, expected=f"{least} DataNodes", got=f"{got}")
-        wanted = _NEEDED.get(operation, {})
-        made = {key: self.settings[key] for key in wanted}
-        if made != wanted:
-            raise InputError(place, expected=f"settings {wanted}", got=str(made), hint="Set them.")
+        required = _REQUIRED_SETTINGS.get(operation, {})
+        settings = {key: self.settings[key] for key in required}
+        if settings != required:
+            raise InputError(
+                place, expected=f"settings {required}", got=str(settings), hint="Set them."
+            )
 
     def _image(self) -> str:
         """Identify the NameNode's image: its last transaction, or the number of images received."""
         if self._is_old:
             return str(self._bean(self._master, _CALLS).get("rollFsImage_num_ops", ""))
-        told = self._bean(self._master, _INFO).get("JournalTransactionInfo")
-        return json.loads(told)["MostRecentCheckpointTxId"] if told else ""
+        info = self._bean(self._master, _INFO).get("JournalTransactionInfo")
+        return json.loads(info)["MostRecentCheckpointTxId"] if info else ""
 
     def _log(self) -> str:
         """Identify the NameNode's current log: its files, or the number of logs begun."""
@@ -359,7 +375,7 @@ class Hdfs(System):
             return str(self._bean(self._master, _CALLS).get("rollEditLog_num_ops", ""))
         return str(self._bean(self._master, _INFO).get("NameJournalStatus", ""))
 
-    def _groups(self, row: Row) -> Parts:
+    def _parts_of_datanodes(self, row: Row) -> Parts:
         """Return the DataNodes, by their part if replicas are added or moved."""
         operation = row.workload.operation
         if operation in _MOVES:
@@ -372,23 +388,23 @@ class Hdfs(System):
             "destination": tuple(self._datanodes[few:many]),
         }
 
-    def _from(self, node: str) -> list[str]:
+    def _circle_from(self, node: str) -> list[str]:
         """Return the DataNodes in a circle from this one; in order for any other machine."""
-        at = self._datanodes.index(node) if node in self._datanodes else 0
-        return self._datanodes[at:] + self._datanodes[:at]
+        position = self._datanodes.index(node) if node in self._datanodes else 0
+        return self._datanodes[position:] + self._datanodes[:position]
 
     def _target(
         self, folder: str, names: Sequence[str], options: Mapping[str, Any] = MappingProxyType({})
     ) -> str:
         addresses = ",".join(self.nodes[name].address for name in names) or "-"
-        found = f"{self.nodes[self._master].address}:{_PORT} {folder} {addresses}"
-        said = ",".join(f"{key}={value}" for key, value in options.items())
-        return f"{found} {said}" if said else found
+        target = f"{self.nodes[self._master].address}:{_PORT} {folder} {addresses}"
+        words = ",".join(f"{key}={value}" for key, value in options.items())
+        return f"{target} {words}" if words else target
 
-    def _placed(self, folder: str, names: Sequence[str], size: int, count: int) -> Task:
+    def _place_task(self, folder: str, names: Sequence[str], size: int, count: int) -> Task:
         return Task(names[0], "place", self._target(folder, names), count, size, count)
 
-    def _probed_in(self, row: Row, operation: str, node: str) -> str:
+    def _probe_folder(self, row: Row, operation: str, node: str) -> str:
         kind = "cold" if _is_cold(row, operation) else operation
         return f"/probes/{kind}/{self.nodes[node].address}"
 
@@ -397,17 +413,17 @@ class Hdfs(System):
         return metrics_client.bean(*self._pages[node], bean)
 
 
-def _changed(look: Callable[[], str], before: str, halt: threading.Event) -> None:
+def _await_change(look: Callable[[], str], before: str, halt: threading.Event) -> None:
     """Wait until `look` returns a new value, or `halt` is set.
 
-    Raises MeasurementFailed after `_CHANGED_S`.
+    Raises MeasurementFailed after `_CHANGE_S`.
     """
-    deadline = time.monotonic() + _CHANGED_S
+    deadline = time.monotonic() + _CHANGE_S
     while look() in ("", before) and not halt.wait(_POLL_S):
         if time.monotonic() > deadline:
             raise MeasurementFailed(
                 "a checkpoint",
-                expected=f"within {_CHANGED_S:g} s",
+                expected=f"within {_CHANGE_S:g} s",
                 got="none",
                 hint="What the SecondaryNameNode printed says more.",
             )
@@ -417,10 +433,10 @@ def _do_all(clients: Clients, tasks: Sequence[Task]) -> None:
     """Run tasks at once. Raises MeasurementFailed if one is not done in time."""
     lanes = [clients.start(task) for task in tasks]
     for lane in lanes:
-        if not (lane.wait(_PREPARED_S) and lane.is_done):
+        if not (lane.wait(_PREPARE_S) and lane.is_done):
             raise MeasurementFailed(
                 "files to be read or moved",
-                expected=f"to be written within {_PREPARED_S:g} s",
+                expected=f"to be written within {_PREPARE_S:g} s",
                 got=lane.reason or "not all of them",
                 hint="The client's log in the run's folder says more.",
             )
@@ -429,7 +445,7 @@ def _do_all(clients: Clients, tasks: Sequence[Task]) -> None:
 def _addresses(live: str) -> set[str]:
     """Return the addresses of the DataNodes in `LiveNodes` with a recent contact."""
     nodes = json.loads(live)
-    return {name.split(":")[0] for name, one in nodes.items() if one["lastContact"] <= _SILENT_S}
+    return {name.split(":")[0] for name, node in nodes.items() if node["lastContact"] <= _SILENT_S}
 
 
 def _is_cold(row: Row, operation: str) -> bool:
@@ -441,7 +457,7 @@ def _bytes(load: Load) -> int:
     return round(1000 * (load.size_kb or 0.0))
 
 
-def _unsettled(got: str) -> NotStable:
+def _not_stable(got: str) -> NotStable:
     return NotStable("the NameNode", expected="out of safe mode, with all DataNodes", got=got)
 
 

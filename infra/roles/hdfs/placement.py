@@ -22,32 +22,32 @@ def parts_of(operation: str, names: Sequence[str]) -> dict[str, tuple[str, ...]]
     return {"datanode": (first, *between), "lost": (last,)}
 
 
-def laid(operation: str, names: Sequence[str], count: int) -> list[list[str]]:
+def initial_places(operation: str, names: Sequence[str], count: int) -> list[list[str]]:
     """Return the DataNodes of each block to be moved, before the move.
 
-    A block with three replicas can only go to the DataNode that is left out; each one is in turn,
-    beginning with the first. Of a DataNode that leaves every second block has no other replica,
-    which makes it the source. Blocks of a balancing are on the first DataNode.
+    A block with three replicas can only go to the DataNode that is left out: each DataNode in turn,
+    beginning with the first. If a DataNode leaves, every second block has a replica only there, so
+    that it is the source. Blocks of a balancing are on the first DataNode.
     """
     *rest, last = names
     if operation == "balance":
         return [[rest[0]]] * count
-    found = []
+    places = []
     for number in range(count):
         others = [name for name in rest if name != rest[number % len(rest)]]
         is_alone = operation == "decommission" and number % 2 == 1
-        found.append([last] if is_alone else [last, *others])
-    return found
+        places.append([last] if is_alone else [last, *others])
+    return places
 
 
-def utilised(used: Mapping[str, int], size: int) -> dict[str, tuple[str, ...]]:
+def split_by_use(used: Mapping[str, int], size: int) -> dict[str, tuple[str, ...]]:
     """Split DataNodes into over-utilised, under-utilised, and others.
 
     The limits are the mean plus and minus half a block. Parameters: used, bytes by DataNode; size,
     bytes of a block.
     """
     mean = sum(used.values()) / len(used)
-    over = tuple(name for name, held in used.items() if held - mean > size / 2)
-    under = tuple(name for name, held in used.items() if mean - held > size / 2)
+    over = tuple(name for name, size_used in used.items() if size_used - mean > size / 2)
+    under = tuple(name for name, size_used in used.items() if mean - size_used > size / 2)
     between = tuple(name for name in used if name not in (*over, *under))
     return {"over-utilised": over, "under-utilised": under, "datanode": between}

@@ -18,7 +18,6 @@ def page(title: str) -> Operation:
 
 
 def readers() -> Population:
-    """Return the views of all pages."""
     return Population(tuple(page(title) for title in lines_of(TITLES)), PAGE_ZIPF)
 
 

@@ -38,12 +38,12 @@ class ParkingLot(Service):
 
     def plan_view(self) -> Mapping[str, Any]:
         """Return the naming service's members, and the arbiter in front of the servers if any."""
-        members = ",".join(f"{one.address}:{_PORT}" for one in self.machines[_NAMING])
-        told = {"naming": members}
-        for one in self.machines.get(_ARBITER, ()):
-            if one.tier == self.tier:
-                told["arbiter"] = f"{one.address}:{_SERVED}"
-        return told
+        members = ",".join(f"{machine.address}:{_PORT}" for machine in self.machines[_NAMING])
+        plan = {"naming": members}
+        for machine in self.machines.get(_ARBITER, ()):
+            if machine.tier == self.tier:
+                plan["arbiter"] = f"{machine.address}:{_SERVED}"
+        return plan
 
     def audit(self, records: Path) -> Mapping[str, int]:
         """Compare the clients' records with the database's ledger and cars."""
@@ -55,10 +55,10 @@ class ParkingLot(Service):
             f"mysql://{session.user}:{session.password}@{database.address}:{role.port}"
             f"/{session.database}"
         )
-        words = [str(_PROGRAM), "audit", "--records", str(records), "--database", url]
+        command = [str(_PROGRAM), "audit", "--records", str(records), "--database", url]
         try:
-            done = subprocess.run(
-                words, capture_output=True, text=True, timeout=_AUDIT_S, check=True
+            process = subprocess.run(
+                command, capture_output=True, text=True, timeout=_AUDIT_S, check=True
             )
         except subprocess.SubprocessError as error:
             raise SparecraftError(
@@ -66,7 +66,7 @@ class ParkingLot(Service):
                 got=str(getattr(error, "stderr", None) or error).strip(),
                 hint=f"See whether {database.name} serves.",
             ) from error  # fmt: skip
-        return dict(json.loads(done.stdout))
+        return dict(json.loads(process.stdout))
 
     def registered(self) -> frozenset[str]:
         """Return the servers that have a key."""
@@ -78,46 +78,48 @@ class ParkingLot(Service):
 
     def fulfil(self, server: str) -> None:
         """Delete the order of a server."""
-        self._ask("kv/deleterange", {"key": _base64(f"{_ORDERS}{server}")})
+        self._ask("kv/deleterange", {"key": _to_base64(f"{_ORDERS}{server}")})
 
     def history(self) -> Sequence[Happened]:
         """Return the events, which have a key each, by time."""
-        told = [json.loads(value) for _, value in self._list(_HISTORY)]
-        found = [Happened(one["at_s"], one["what"], one["server"], one["by"]) for one in told]
-        return sorted(found, key=lambda one: one.at)
+        events = [json.loads(value) for _, value in self._list(_HISTORY)]
+        happenings = [
+            Happened(event["at_s"], event["what"], event["server"], event["by"]) for event in events
+        ]
+        return sorted(happenings, key=lambda event: event.at)
 
     def _list(self, prefix: str) -> list[tuple[str, str]]:
         """Return keys without the prefix, and their values."""
         end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-        answer = self._ask("kv/range", {"key": _base64(prefix), "range_end": _base64(end)})
+        answer = self._ask("kv/range", {"key": _to_base64(prefix), "range_end": _to_base64(end)})
         return [
-            (_text(one["key"]).removeprefix(prefix), _text(one.get("value", "")))
-            for one in answer.get("kvs", ())
+            (_from_base64(entry["key"]).removeprefix(prefix), _from_base64(entry.get("value", "")))
+            for entry in answer.get("kvs", ())
         ]
 
-    def _ask(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of the first member that gives one."""
         got = "no member"
-        for one in self.machines[_NAMING]:
-            host = urlsplit(one.agent_url).hostname
+        for machine in self.machines[_NAMING]:
+            host = urlsplit(machine.agent_url).hostname
             try:
-                url = f"http://{host}:{_PORT}/v3/{what}"
+                url = f"http://{host}:{_PORT}/v3/{path}"
                 response = httpx.post(url, json=body, timeout=_LIMIT_S, trust_env=False)
                 response.raise_for_status()
                 return dict(response.json())
             except httpx.HTTPError as error:
-                got = f"{one.name}: {error or type(error).__name__}"
+                got = f"{machine.name}: {error or type(error).__name__}"
         raise SparecraftError(
             "the naming service", expected="an answer of a member", got=got,
             hint="See whether its machines run.",
         )  # fmt: skip
 
 
-def _base64(text: str) -> str:
+def _to_base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def _text(encoded: str) -> str:
+def _from_base64(encoded: str) -> str:
     return base64.b64decode(encoded).decode()
 
 

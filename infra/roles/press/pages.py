@@ -37,7 +37,6 @@ def text_of(dictionary: Path) -> str:
 
 
 def main() -> None:
-    """Write the pages."""
     parser = ArgumentParser(description="Pages of real text")
     parser.add_argument("--dictionary", type=Path, required=True)
     parser.add_argument("--folder", type=Path, required=True)

@@ -14,16 +14,16 @@ from experiments.design.workloads import PAGE_ZIPF, Operation, Population, Workl
 PAGES = 18_000  # as in pages.py
 
 
-def page(place: int) -> Operation:
+def page(number: int) -> Operation:
     """Return the request of a page; the answer must have its key as its title."""
-    key = f"page:{place:06d}"
-    return Operation(key, f"/{place:06d}.html", f"<title>{key}</title>")
+    key = f"page:{number:06d}"
+    return Operation(key, f"/{number:06d}.html", f"<title>{key}</title>")
 
 
 @cache
 def readers() -> Population:
     """Return the requests of all pages, the most popular first."""
-    return Population(tuple(page(place) for place in range(PAGES)), PAGE_ZIPF)
+    return Population(tuple(page(number) for number in range(PAGES)), PAGE_ZIPF)
 
 
 WORKLOADS = {"page-reader": Workload(readers, ("press",))}

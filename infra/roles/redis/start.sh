@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs Redis in the foreground: the tier's primary, or a replica of it where role.env names one.
+# Runs Redis in the foreground: the tier's primary, or a replica of it where role.env or the sentinels name one.
 set -euo pipefail
 set -a
 # shellcheck source=/dev/null
@@ -8,6 +8,12 @@ source /etc/sparecraft/role.env
 # shellcheck source=/dev/null
 [ ! -e /etc/sparecraft/settings.env ] || source /etc/sparecraft/settings.env
 set +a
+if [ -n "${SENTINELS:-}" ]; then
+  install -d -m 755 /run/sparecraft
+  rm -f /run/sparecraft/watched
+  REDIS_PRIMARY=$(/opt/sparecraft/role/primary.sh)
+  [ "$REDIS_PRIMARY" != "$ADDRESS" ] || REDIS_PRIMARY=
+fi
 replica=()
 if [ -n "${REDIS_PRIMARY:-}" ]; then
   replica=(--replicaof "$REDIS_PRIMARY" 6379)
@@ -22,4 +28,5 @@ if [ "${VARIANT:-debian}" != debian ]; then
   fi
 fi
 exec setpriv --reuid redis --regid redis --clear-groups \
-  "$server" /opt/sparecraft/role/redis.conf "${replica[@]}" ${MAXMEMORY_POLICY:+--maxmemory-policy "$MAXMEMORY_POLICY"}
+  "$server" /opt/sparecraft/role/redis.conf "${replica[@]}" \
+  ${ADDRESS:+--replica-announce-ip "$ADDRESS"} ${MAXMEMORY_POLICY:+--maxmemory-policy "$MAXMEMORY_POLICY"}

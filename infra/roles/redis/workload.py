@@ -17,7 +17,7 @@ def ycsb(name: str, count: int, size: int, update_share: float) -> Population:
     """Return reads and updates of `count` hashes of `size` bytes each."""
     keys = numbered(name, count)
     # The first field names the record, so that a mixed-up reply is noticed: it stays.
-    fields = [f"field{1 + place % (FIELDS - 1)} {size // FIELDS}" for place in range(count)]
+    fields = [f"field{1 + number % (FIELDS - 1)} {size // FIELDS}" for number in range(count)]
     return Population(
         tuple(Operation(key, f"HGETALL {key}", key) for key in keys),
         KEY_ZIPF,

@@ -11,7 +11,6 @@ WORDS = Path(__file__).parents[1] / "mariadb" / "titles.txt"  # of the same dict
 
 
 def searches() -> Population:
-    """Return one search for each word."""
     return Population(
         tuple(Operation(word, f"/?q={quote(word)}", f"<title>{word}:") for word in lines_of(WORDS)),
         PAGE_ZIPF,

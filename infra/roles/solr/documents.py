@@ -39,7 +39,6 @@ def entries(source: str, files: str) -> Iterator[dict[str, str]]:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the documents."""
     separator = "["
     for argument in arguments:
         source, files = argument.split("=", 1)

@@ -13,7 +13,6 @@ SELECT = f"/solr/dictionary/select?echoParams=explicit&{EXCERPTS}&q="
 
 
 def selects() -> Population:
-    """Return one request for each word."""
     return Population(
         tuple(Operation(word, SELECT + quote(word), f'"q":"{word}"') for word in lines_of(WORDS)),
         PAGE_ZIPF,

@@ -42,13 +42,13 @@ def machine(
         if role not in built:
             build(role, tmp_path_factory.mktemp("context") / role)
             built.add(role)
-        made = started[name or role] = Machine(role, address, files or {}, name, memory_mb)
+        new_machine = started[name or role] = Machine(role, address, files or {}, name, memory_mb)
         if wait:
-            made.wait_until_ready()
-        return made
+            new_machine.wait_until_ready()
+        return new_machine
 
     yield start
-    for one in started.values():
-        docker("rm", "-f", "-v", one.name)
+    for machine_started in started.values():
+        docker("rm", "-f", "-v", machine_started.name)
     for role in built:
         docker("rmi", "--no-prune", f"{PREFIX}{role}:test")

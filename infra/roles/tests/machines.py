@@ -39,23 +39,23 @@ address = "{server}"
 
 
 def docker(*arguments: str, check: bool = True) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         ["docker", *arguments], capture_output=True, text=True, check=False, timeout=_LIMIT_S
     )
-    said = f"docker {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
-    assert not check or done.returncode == 0, said
-    return done.stdout + done.stderr
+    message = f"docker {' '.join(arguments)}: {process.stdout[-2000:]}{process.stderr[-2000:]}"
+    assert not check or process.returncode == 0, message
+    return process.stdout + process.stderr
 
 
 def get(url: str, **headers: str) -> httpx.Response:
-    """The answer of a machine; a redirect is not followed."""
+    """Get a URL of a machine; a redirect is not followed."""
     return httpx.get(url, headers=headers, timeout=30, trust_env=False)
 
 
-def eventually(what: str, condition: Callable[[], bool], limit_s: float = 120) -> None:
+def eventually(label: str, condition: Callable[[], bool], limit_s: float = 120) -> None:
     end = time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < end, f"expected within {limit_s} s: {what}"
+        assert time.monotonic() < end, f"expected within {limit_s} s: {label}"
         time.sleep(0.1)
 
 
@@ -72,11 +72,11 @@ class Machine:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = f"{PREFIX}{name or role}"
-        told = [x for key, value in (environment or {}).items() for x in ("-e", f"{key}={value}")]
+        flags = [x for key, value in (environment or {}).items() for x in ("-e", f"{key}={value}")]
         mounts = [x for to, path in files.items() for x in ("-v", f"{path}:{to}:ro")]
         docker("rm", "-f", self.name, check=False)
         docker(
-            *("run", "-d", "--name", self.name, "--hostname", name or role, *mounts, *told),
+            *("run", "-d", "--name", self.name, "--hostname", name or role, *mounts, *flags),
             *("--network", NETWORK, "--ip", address),
             *("--memory", f"{memory_mb}m", "--entrypoint", "/opt/sparecraft/role/start.sh"),
             f"{PREFIX}{role}:test",
@@ -90,8 +90,8 @@ class Machine:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
     def wait_until_ready(self, limit_s: float = 120) -> None:
-        said = f"{self.name} is ready; its log: {docker('logs', self.name)[-800:]}"
-        eventually(said, self.is_ready, limit_s)
+        label = f"{self.name} is ready; its log: {docker('logs', self.name)[-800:]}"
+        eventually(label, self.is_ready, limit_s)
 
     def die_and_return(self) -> None:
         docker("kill", "--signal", "KILL", self.name)
@@ -101,17 +101,17 @@ class Machine:
 
 
 def build(role: str, context: Path) -> None:
-    """The role's image, from its folder and what its role.json adds."""
+    """Build the role's image from its folder and the files that role.json adds."""
     folder = ROOT / "infra/roles" / role
     if any(folder.rglob("pom.xml")):
         subprocess.run([ROOT / "ci/jars", folder], check=True)
     shutil.copytree(folder, context)
-    told = json.loads((context / "role.json").read_text())
-    for to, source in {**told.get("build", {}), "bin/nodeagent": "build/bin/nodeagent"}.items():
-        found = sorted(ROOT.glob(source))
-        assert found or source.endswith("*"), f"expected {source}: run `make build` first"
+    config = json.loads((context / "role.json").read_text())
+    for to, source in {**config.get("build", {}), "bin/nodeagent": "build/bin/nodeagent"}.items():
+        sources = sorted(ROOT.glob(source))
+        assert sources or source.endswith("*"), f"expected {source}: run `make build` first"
         target = context / to
         (target if to.endswith("/") else target.parent).mkdir(parents=True, exist_ok=True)
-        for path in found:
+        for path in sources:
             shutil.copy(path, target)
     docker("build", "-q", "--network", "host", "-t", f"{PREFIX}{role}:test", str(context))

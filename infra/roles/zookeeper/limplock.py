@@ -17,10 +17,10 @@ from experiments.kinds.limplock.clients.system import Node, NotStable, PageMetri
 from experiments.kinds.limplock.row import Row
 
 _PORT = 2181
-_WORD_S = 2.0
+_ANSWER_S = 2.0
 _PARTS = ("leader", "follower")
 _QUEUE = "_learner_handler_qp_size"  # 3.9: packets that wait for a follower, as each one leaves
-_TOLD = (
+_METRICS = (
     "avg_latency", "max_latency", "outstanding_requests", "packets_received", "packets_sent",
     "pending_syncs", "synced_followers", "approximate_data_size",
 )  # fmt: skip
@@ -46,58 +46,58 @@ class ZooKeeper(LeaderFollower):
     def parts(self, row: Row) -> Parts:
         """Return the leader, and its followers once all are synced; raises NotStable before."""
         del row
-        told = {name: self._monitored(name) for name in self.nodes}
-        found = {part: _of(told, part) for part in _PARTS}
-        synced = sum(float(one.get("zk_synced_followers", 0)) for one in told.values())
-        parts = self.led(found["leader"], found["follower"])
+        answers = {name: self._read_mntr(name) for name in self.nodes}
+        servers = {part: _servers_in(answers, part) for part in _PARTS}
+        synced = sum(float(values.get("zk_synced_followers", 0)) for values in answers.values())
+        parts = self.led(servers["leader"], servers["follower"])
         if synced < len(self.nodes) - 1:
             raise NotStable("the ensemble", expected="synced followers", got=f"{synced:g}")
         return parts
 
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
         """Make the znodes of the row and its probes."""
-        own = self.operation(row, row.workload, count, next(iter(self.nodes)))
-        self.make(clients, own.size, own.keys)
+        task = self.operation(row, row.workload, count, next(iter(self.nodes)))
+        self.make(clients, task.size, task.keys)
         super().prepare(row, count, clients)
 
     def look(self, node: str) -> Mapping[str, float]:
         """Read the numbers of `mntr`, the queue for followers, and the heap."""
-        told = self._monitored(node)
-        found = {key: float(told[f"zk_{key}"]) for key in _TOLD if f"zk_{key}" in told}
-        seen = [_sum(told, f"zk_{word}_") for word in ("sum", "cnt")]
-        before, self._queued[node] = self._queued.get(node, seen), seen
-        if (samples := seen[1] - before[1]) > 0:
-            found["queued_to_learners"] = (seen[0] - before[0]) / samples
-        return found | look_at_jvm(self.nodes[node].control) if told else {}
+        values = self._read_mntr(node)
+        metrics = {key: float(values[f"zk_{key}"]) for key in _METRICS if f"zk_{key}" in values}
+        sums = [_sum_queues(values, f"zk_{counter}_") for counter in ("sum", "cnt")]
+        before, self._queued[node] = self._queued.get(node, sums), sums
+        if (samples := sums[1] - before[1]) > 0:
+            metrics["queued_to_learners"] = (sums[0] - before[0]) / samples
+        return metrics | look_at_jvm(self.nodes[node].control) if values else {}
 
-    def _monitored(self, node: str) -> dict[str, str]:
+    def _read_mntr(self, node: str) -> dict[str, str]:
         """Read keys and values of `mntr`; empty if the server does not answer."""
         try:
-            answer = _word("mntr", self.nodes[node].control)
+            answer = _ask("mntr", self.nodes[node].control)
         except OSError:
             return {}
         pairs = (line.split("\t", 1) for line in answer.splitlines() if "\t" in line)
         return {key: value.strip() for key, value in pairs}
 
 
-def _sum(told: Mapping[str, str], start: str) -> float:
+def _sum_queues(values: Mapping[str, str], start: str) -> float:
     """Sum the leader's counters of its queues over all followers."""
-    mine = (value for key, value in told.items() if key.startswith(start) and _QUEUE in key)
-    return sum(float(value) for value in mine)
+    counters = (value for key, value in values.items() if key.startswith(start) and _QUEUE in key)
+    return sum(float(value) for value in counters)
 
 
-def _of(told: Mapping[str, Mapping[str, str]], state: str) -> tuple[str, ...]:
-    return tuple(name for name, one in told.items() if one.get("zk_server_state") == state)
+def _servers_in(answers: Mapping[str, Mapping[str, str]], state: str) -> tuple[str, ...]:
+    return tuple(name for name, values in answers.items() if values.get("zk_server_state") == state)
 
 
-def _word(word: str, host: str) -> str:
+def _ask(word: str, host: str) -> str:
     """Return a server's answer to a four-letter word."""
-    found = b""
-    with socket.create_connection((host, _PORT), timeout=_WORD_S) as connection:
+    answer = b""
+    with socket.create_connection((host, _PORT), timeout=_ANSWER_S) as connection:
         connection.sendall(word.encode())
         while part := connection.recv(65536):
-            found += part
-    return found.decode()
+            answer += part
+    return answer.decode()
 
 
 SYSTEM = ZooKeeper

@@ -22,24 +22,11 @@ locals {
       grafana  = null
     }
   }
-
-  identity = {
-    ca_certificate_pem     = fleet_identity.this.ca_certificate_pem
-    client_certificate_pem = fleet_identity.this.client_certificate_pem
-    client_private_key_pem = fleet_identity.this.client_private_key_pem
-    influxdb_login         = local.influxdb_login
-  }
 }
 
 output "fleet" {
   description = "The inventory: every machine with a node agent, and the service's addresses. Other software needs no knowledge of the platform."
   value       = local.fleet
-}
-
-output "identity" {
-  description = "Credentials of a client of the node agents, and of InfluxDB: USER:PASSWORD."
-  sensitive   = true
-  value       = local.identity
 }
 
 output "load" {

@@ -25,17 +25,6 @@ output "fleet" {
   }
 }
 
-output "identity" {
-  description = "Credentials of a client of the node agents, and of InfluxDB: USER:PASSWORD."
-  sensitive   = true
-  value = {
-    ca_certificate_pem     = fleet_identity.this.ca_certificate_pem
-    client_certificate_pem = fleet_identity.this.client_certificate_pem
-    client_private_key_pem = fleet_identity.this.client_private_key_pem
-    influxdb_login         = local.influxdb_login
-  }
-}
-
 output "settings" {
   description = "Machine to its host, its role's folder and its files, keys among them."
   sensitive   = true

@@ -77,6 +77,76 @@ run "callers_reach_machines_where_no_arbiter_is" {
   }
 }
 
+run "the_primary_of_a_tier_that_another_promotes_is_detected" {
+  command = plan
+
+  variables {
+    tiers = {
+      alone     = { role = "redis", nodes = 2, cpus = 0.3, memory_mb = 256, nic_mbps = 100, disk_mbps = 80 }
+      store     = { role = "redis", calls = ["sentinels"], nodes = 2, cpus = 0.3, memory_mb = 256, nic_mbps = 100, disk_mbps = 80 }
+      sentinels = { role = "redis-sentinel", nodes = 3, cpus = 0.1, memory_mb = 64, nic_mbps = 100, disk_mbps = 80 }
+    }
+    entries  = ["alone", "store"]
+    arbiters = { alone = {}, store = {} }
+  }
+
+  assert {
+    condition = {
+      for tier in ["alone", "store"] :
+      tier => length(regexall("\\[redis\\]\nprimary = \"detected\"\n", nonsensitive(fleet_machine.this["arbiter-${tier}"].files["/etc/sparecraft/arbiter.toml"].content)))
+    } == { alone = 0, store = 1 }
+    error_message = "Expected the arbiter of the promoted tier, and no other, to detect the primary."
+  }
+  assert {
+    condition     = nonsensitive(fleet_machine.this["store-2"].files["/etc/sparecraft/role.env"].content) == <<-EOT
+      ADDRESS=198.18.115.12
+      CALL_FAULTS=off
+      FIRST=198.18.115.11
+      MAXMEMORY_POLICY=noeviction
+      PEERS=store-1=198.18.115.11,store-2=198.18.115.12
+      REDIS_PRIMARY=198.18.115.11
+      ROLE=redis
+      SENTINELS=198.18.114.11:26379,198.18.114.12:26379,198.18.114.13:26379
+      STORE_FAULTS=off
+      TIER=store
+      VARIANT=debian
+    EOT
+    error_message = "Expected a machine to know sentinels and peers (got:\n${nonsensitive(fleet_machine.this["store-2"].files["/etc/sparecraft/role.env"].content)})"
+  }
+}
+
+run "the_primary_of_a_tier_whose_own_machines_promote_is_detected" {
+  command = plan
+
+  variables {
+    tiers = {
+      db   = { role = "mariadb-galera", nodes = 3, standby = 1, cpus = 0.3, memory_mb = 256, nic_mbps = 100, disk_mbps = 80 }
+      wiki = { role = "mariadb", nodes = 2, cpus = 0.3, memory_mb = 256, nic_mbps = 100, disk_mbps = 80 }
+    }
+    entries  = ["db", "wiki"]
+    arbiters = { db = {}, wiki = {} }
+  }
+
+  assert {
+    condition = {
+      for tier in ["db", "wiki"] :
+      tier => length(regexall("database = \"[a-z]+\"\nprimary = \"detected\"\n", nonsensitive(fleet_machine.this["arbiter-${tier}"].files["/etc/sparecraft/arbiter.toml"].content)))
+    } == { db = 1, wiki = 0 }
+    error_message = "Expected the arbiter of the tier that promotes, and no other, to detect the primary."
+  }
+  assert {
+    condition     = nonsensitive(fleet_machine.this["db-4"].files["/etc/sparecraft/role.env"].content) == <<-EOT
+      ADDRESS=198.18.113.14
+      NAME=db-4
+      NODES=3
+      PEERS=db-1=198.18.113.11,db-2=198.18.113.12,db-3=198.18.113.13,db-4=198.18.113.14
+      ROLE=mariadb-galera
+      TIER=db
+    EOT
+    error_message = "Expected a standby to know its peers (got:\n${nonsensitive(fleet_machine.this["db-4"].files["/etc/sparecraft/role.env"].content)})"
+  }
+}
+
 run "a_design_s_own_role_does_not_take_the_tag_of_ours" {
   command = plan
 

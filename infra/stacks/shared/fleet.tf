@@ -132,7 +132,7 @@ locals {
   }
 
   # Each machine's settings before the braces are filled, and what fills them.
-  told_environment = {
+  stated_environment = {
     for name, node in local.nodes : name => concat(
       [for key, text in merge(local.roles[node.role].settings, local.roles[node.role].environment, local.roles[node.role].places[node.place]) : {
         key = key, text = text, values = local.of_machine[name]
@@ -154,8 +154,8 @@ locals {
 
   role_env = {
     for name, machine in local.machines : name => merge({ ROLE = machine.role }, lookup(local.helper_env, name, {}), {
-      for one in lookup(local.told_environment, name, []) :
-      one.key => join("", [for part in regexall(local.part, one.text) : lookup(one.values, part, part)])
+      for entry in lookup(local.stated_environment, name, []) :
+      entry.key => join("", [for part in regexall(local.part, entry.text) : lookup(entry.values, part, part)])
     })
   }
 
@@ -186,6 +186,10 @@ locals {
       tokens   = var.arbiters[machine.tier].tokens
       cores    = var.tiers[machine.tier].cpus
       session  = local.roles[var.tiers[machine.tier].role].session
+      promoted = contains(
+        [for tier in concat([machine.tier], var.tiers[machine.tier].calls) : var.tiers[tier].role],
+        coalesce(local.roles[var.tiers[machine.tier].role].promoted_by, "-"),
+      )
       servers = [
         for server in local.machines_of[machine.tier] :
         { name = server, address = "${local.data_addresses[server]}:${local.tier_ports[machine.tier]}" }
@@ -199,6 +203,13 @@ locals {
   influxdb_user     = "sparecraft"
   influxdb_password = substr(sha256("influxdb ${fleet_identity.this.ca_private_key_pem}"), 0, 32)
   influxdb_login    = "${local.influxdb_user}:${local.influxdb_password}"
+
+  identity = {
+    ca_certificate_pem     = fleet_identity.this.ca_certificate_pem
+    client_certificate_pem = fleet_identity.this.client_certificate_pem
+    client_private_key_pem = fleet_identity.this.client_private_key_pem
+    influxdb_login         = local.influxdb_login
+  }
 
   # The files in /etc/sparecraft of each machine.
   files = {
@@ -253,4 +264,10 @@ locals {
 resource "fleet_identity" "this" {
   experiment = var.experiment
   servers    = { for name, machine in local.machines : name => [machine.control_address] }
+}
+
+output "identity" {
+  description = "Credentials of a client of the node agents, and of InfluxDB: USER:PASSWORD."
+  sensitive   = true
+  value       = local.identity
 }

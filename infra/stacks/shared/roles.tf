@@ -36,89 +36,92 @@ locals {
   ]...)
 
   # As written.
-  told = { for role, file in local.role_files : role => jsondecode(file(file)) }
+  declared_roles = { for role, file in local.role_files : role => jsondecode(file(file)) }
 
   roles = {
-    for role, told in local.told : role => {
-      tier        = try(told.tier, true)
-      protocol    = try(told.protocol, "")
-      port        = try(told.port, 0)
-      arbiter     = try(told.arbiter, true)
-      session     = merge({ user = "", password = "", database = "" }, try(told.session, {}))
-      environment = try(told.environment, {})
-      places      = { for place in ["first", "others"] : place => try(told.places[place].environment, {}) }
-      settings    = { for name, setting in try(told.settings, {}) : name => tostring(setting.default) }
-      calls = [for call in try(told.calls, []) : {
+    for role, declared in local.declared_roles : role => {
+      tier        = try(declared.tier, true)
+      protocol    = try(declared.protocol, "")
+      port        = try(declared.port, 0)
+      arbiter     = try(declared.arbiter, true)
+      session     = merge({ user = "", password = "", database = "" }, try(declared.session, {}))
+      environment = try(declared.environment, {})
+      promoted_by = can(declared.promotion) ? try(declared.promotion.role, role) : null
+      places      = { for place in ["first", "others"] : place => try(declared.places[place].environment, {}) }
+      settings    = { for name, setting in try(declared.settings, {}) : name => tostring(setting.default) }
+      calls = [for call in try(declared.calls, []) : {
         roles       = try(call.roles, [])
         required    = try(call.required, false)
         environment = try(call.environment, {})
       }]
 
       # The role whose folder and image it has: its own, but for a role that is another one's under a second name.
-      image_role = try(told.image_of, role)
-      folder     = dirname(lookup(local.role_files, try(told.image_of, role), ""))
-      stock      = try(told.image, local.told[told.image_of].image, null)
-      context    = try(told.context, local.told[told.image_of].context, null)
-      process    = try(told.process, local.told[told.image_of].process, {})
-      files      = try(told.files, local.told[told.image_of].files, {})
+      image_role = try(declared.image_of, role)
+      folder     = dirname(lookup(local.role_files, try(declared.image_of, role), ""))
+      stock      = try(declared.image, local.declared_roles[declared.image_of].image, null)
+      context    = try(declared.context, local.declared_roles[declared.image_of].context, null)
+      process    = try(declared.process, local.declared_roles[declared.image_of].process, {})
+      files      = try(declared.files, local.declared_roles[declared.image_of].files, {})
       build = merge([
-        for target, source in try(local.told[told.image_of].build, told.build, {}) : endswith(target, "/") ? {
+        for target, source in try(local.declared_roles[declared.image_of].build, declared.build, {}) : endswith(target, "/") ? {
           for found in fileset(local.root, source) : "${target}${basename(found)}" => "${local.root}/${found}"
         } : { (target) = "${local.root}/${source}" }
       ]...)
       # True if its machines are told of each other.
       peers = length(regexall("\\{(first|peers)\\}", join(" ", concat(
-        [jsonencode(told)], [for source in values(try(told.files, {})) : try(file("${dirname(local.role_files[role])}/${source}"), "")],
+        [jsonencode(declared)], [for source in values(try(declared.files, {})) : try(file("${dirname(local.role_files[role])}/${source}"), "")],
       )))) > 0
       # A design's own role must not take the tag of one of ours.
-      own = !startswith(lookup(local.role_files, try(told.image_of, role), ""), "${local.root}/")
+      own = !startswith(lookup(local.role_files, try(declared.image_of, role), ""), "${local.root}/")
     }
   }
 
   # contracts/ is generated: what the models of role.json know.
   role_schema = jsondecode(file("${local.root}/contracts/role.schema.json"))
   role_keys = {
-    role    = keys(local.role_schema.properties)
-    call    = keys(local.role_schema["$defs"].Call.properties)
-    session = keys(local.role_schema["$defs"].Session.properties)
-    context = keys(local.role_schema["$defs"].Context.properties)
-    process = keys(local.role_schema["$defs"].Process.properties)
-    places  = keys(local.role_schema["$defs"].Places.properties)
-    place   = keys(local.role_schema["$defs"].Place.properties)
+    role      = keys(local.role_schema.properties)
+    call      = keys(local.role_schema["$defs"].Call.properties)
+    session   = keys(local.role_schema["$defs"].Session.properties)
+    context   = keys(local.role_schema["$defs"].Context.properties)
+    process   = keys(local.role_schema["$defs"].Process.properties)
+    promotion = keys(local.role_schema["$defs"].Promotion.properties)
+    places    = keys(local.role_schema["$defs"].Places.properties)
+    place     = keys(local.role_schema["$defs"].Place.properties)
   }
 
   # Keys that have no meaning.
   unknown_role_keys = {
-    for role, told in local.told : role => flatten([
+    for role, declared in local.declared_roles : role => flatten([
       for part in concat(
-        [{ at = "", keys = keys(told), known = local.role_keys.role }],
-        [for call in try(told.calls, []) : { at = "calls.", keys = keys(call), known = local.role_keys.call }],
-        [{ at = "session.", keys = keys(try(told.session, {})), known = local.role_keys.session }],
-        [{ at = "context.", keys = keys(try(told.context, {})), known = local.role_keys.context }],
-        [{ at = "process.", keys = keys(try(told.process, {})), known = local.role_keys.process }],
-        [{ at = "places.", keys = keys(try(told.places, {})), known = local.role_keys.places }],
-        [for name, place in try(told.places, {}) : { at = "places.${name}.", keys = keys(place), known = local.role_keys.place }],
+        [{ at = "", keys = keys(declared), known = local.role_keys.role }],
+        [for call in try(declared.calls, []) : { at = "calls.", keys = keys(call), known = local.role_keys.call }],
+        [{ at = "session.", keys = keys(try(declared.session, {})), known = local.role_keys.session }],
+        [{ at = "promotion.", keys = keys(try(declared.promotion, {})), known = local.role_keys.promotion }],
+        [{ at = "context.", keys = keys(try(declared.context, {})), known = local.role_keys.context }],
+        [{ at = "process.", keys = keys(try(declared.process, {})), known = local.role_keys.process }],
+        [{ at = "places.", keys = keys(try(declared.places, {})), known = local.role_keys.places }],
+        [for name, place in try(declared.places, {}) : { at = "places.${name}.", keys = keys(place), known = local.role_keys.place }],
       ) : [for key in setsubtract(part.keys, part.known) : "${part.at}${key}"]
     ])
   }
 
   # Values that cannot be.
   impossible_in_role = {
-    for role, one in local.roles : role => flatten([
-      contains(local.arbiter_contract.protocols[*].name, one.protocol) ? [] : ["protocol \"${one.protocol}\""],
-      try(one.port >= 1 && one.port <= 65535 && floor(one.port) == one.port, false) ? [] : ["port ${one.port}"],
-      contains(keys(local.told), one.image_role) && !can(local.told[local.told[role].image_of].image_of) ? [] : ["image_of \"${one.image_role}\""],
-      [for source in values(one.files) : "files \"${source}\"" if !fileexists("${one.folder}/${source}")],
-      [for call in one.calls : [for name in call.roles : "calls \"${name}\"" if !contains(keys(local.told), name)]],
+    for role, entry in local.roles : role => flatten([
+      contains(local.arbiter_contract.protocols[*].name, entry.protocol) ? [] : ["protocol \"${entry.protocol}\""],
+      try(entry.port >= 1 && entry.port <= 65535 && floor(entry.port) == entry.port, false) ? [] : ["port ${entry.port}"],
+      contains(keys(local.declared_roles), entry.image_role) && !can(local.declared_roles[local.declared_roles[role].image_of].image_of) ? [] : ["image_of \"${entry.image_role}\""],
+      [for source in values(entry.files) : "files \"${source}\"" if !fileexists("${entry.folder}/${source}")],
+      [for call in entry.calls : [for name in call.roles : "calls \"${name}\"" if !contains(keys(local.declared_roles), name)]],
     ])
   }
 
-  tier_roles = sort([for role, one in local.roles : role if one.tier])
+  tier_roles = sort([for role, entry in local.roles : role if entry.tier])
 
   # Role to each role that its tiers may call: the place in `calls` of what is meant for it, or -1.
   call_of = {
-    for role, one in local.roles : role => {
-      for called in local.tier_roles : called => concat([for k, call in one.calls : k if length(call.roles) == 0 || contains(call.roles, called)], [-1])[0]
+    for role, entry in local.roles : role => {
+      for called in local.tier_roles : called => concat([for k, call in entry.calls : k if length(call.roles) == 0 || contains(call.roles, called)], [-1])[0]
     }
   }
 }

@@ -58,7 +58,7 @@ variable "tiers" {
       for name in keys(var.tiers) :
       can(regex("^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$", name)) && try(local.roles[name].tier, true)
     ])
-    error_message = "Expected tier names to start with a letter, to be at most 20 of a-z, 0-9 and inner hyphens, and not to be a helper's (${join(", ", [for role, one in local.roles : role if !one.tier])}) (got ${join(", ", keys(var.tiers))})."
+    error_message = "Expected tier names to start with a letter, to be at most 20 of a-z, 0-9 and inner hyphens, and not to be a helper's (${join(", ", [for role, entry in local.roles : role if !entry.tier])}) (got ${join(", ", keys(var.tiers))})."
   }
   validation {
     condition     = alltrue([for tier in var.tiers : contains(local.tier_roles, tier.role)])

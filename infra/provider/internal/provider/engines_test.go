@@ -22,7 +22,7 @@ const (
 	engineNames   = "sc-tst-host-" // of namespaces and cgroups
 	cable         = "sctst0"
 	engineUpLimit = 60 * time.Second
-	engineEnd     = 30 * time.Second
+	engineEnd     = 90 * time.Second
 )
 
 // underlays is each engine's host and its address on the cable.

@@ -295,7 +295,7 @@ func TestAccMachine_PublishedPortLeadsToTheDataAddressAlsoAfterARestart(t *testi
 
 // iperfAnswers asks until the server listens: it sends a session's cookie and expects its reply.
 func iperfAnswers(t *testing.T, address string) error {
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	var last error
 	for time.Now().Before(deadline) {
 		if last = iperfHello(address); last == nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
@@ -141,7 +142,15 @@ type problem struct{ summary, expected, got, hint string }
 
 func (p problem) diagnostic() diag.Diagnostic {
 	return diag.NewErrorDiagnostic(p.summary,
-		fmt.Sprintf("Expected: %s.\nGot: %s.\nHint: %s.", p.expected, p.got, p.hint))
+		"Expected: "+sentence(p.expected)+"\nGot: "+sentence(p.got)+"\nHint: "+sentence(p.hint))
+}
+
+// sentence ends a text with a full stop, unless another sign is there.
+func sentence(text string) string {
+	if strings.HasSuffix(text, "?") || strings.HasSuffix(text, ".") {
+		return text
+	}
+	return text + "."
 }
 
 // unexpected is a problem of which only the engine knows the cause.

@@ -8,13 +8,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+
+	"sparecraft/infra/provider/internal/sparecraft"
 )
 
 const runAddr = "fleet_run.one"
@@ -34,7 +38,7 @@ cat <<END
 {"kind": "compare", "experiment": "demo", "run": "$run", "valid": true, "disturbed": null,
  "verdicts": {"cleanup": {"ok": true, "reasons": []}},
  "slo": {"arm": "baseline", "met": $met, "verdict": "$verdict", "reasons": ["p95 of 700 ms"]},
- "compare": {"arms": {"baseline": {"p95_ms": 12.5}}, "plan": {"usd_per_month": 61.5, "tiers": {"web": {"nodes": 2}}}}}
+ "compare": {"arms": {"baseline": {"p95_ms": 12.5}}, "plan": {"feasible": true, "usd_per_month": 61.5, "tiers": {"web": {"nodes": 2}}}}}
 END
 [ $met = true ]
 `
@@ -90,7 +94,7 @@ func TestAccRun_findsWhatTheRunSays(t *testing.T) {
 			resource.TestCheckResourceAttr(runAddr, "usd_per_month", "61.5"),
 			resource.TestCheckResourceAttr(runAddr, "folder", folder),
 			resource.TestCheckResourceAttr(runAddr, "report", filepath.Join(folder, "report.html")),
-			resource.TestCheckResourceAttr(runAddr, "plan", `{"tiers":{"web":{"nodes":2}},"usd_per_month":61.5}`),
+			resource.TestCheckResourceAttr(runAddr, "plan", `{"feasible":true,"tiers":{"web":{"nodes":2}},"usd_per_month":61.5}`),
 		),
 	})
 	if !fileExists(filepath.Join(folder, "report.html")) {
@@ -107,11 +111,11 @@ func TestAccRun_runsAgainForWhatIsMeasuredOnly(t *testing.T) {
 		again(`triggers = { day = "1" }`, plancheck.ResourceActionCreate),
 		again(`triggers = { day = "1" }`, plancheck.ResourceActionNoop),
 		again(`triggers = { day = "2" }`, plancheck.ResourceActionReplace),
-		again("triggers = { day = \"2\" }\n fail_on_slo = true", plancheck.ResourceActionUpdate),
-		again("triggers = { day = \"2\" }\n fail_on_slo = true\n seed = 3", plancheck.ResourceActionReplace),
+		again("triggers = { day = \"2\" }\n fail_on_slo = true\n quiet_wait_s = 60", plancheck.ResourceActionUpdate),
+		again("triggers = { day = \"2\" }\n seed = 3\n quiet_wait_s = 60", plancheck.ResourceActionReplace),
 	)
-	if found := calls(t, stub); len(found) != 3 || !strings.HasSuffix(found[2], "--seed 3") {
-		t.Errorf("expected three runs, the last of them with its seed, got %q", found)
+	if found := calls(t, stub); len(found) != 3 || !strings.HasSuffix(found[2], "--seed 3 --quiet-wait 60") {
+		t.Errorf("expected three runs, the last of them with its seed and wait, got %q", found)
 	}
 }
 
@@ -172,11 +176,28 @@ func TestAccRun_missedSLOFailsTheApplyOnlyWhereItIsAsked(t *testing.T) {
 	)
 }
 
+func TestRun_aRunThatLeftSomethingFailsAndItsSLOIsNotCalledMissed(t *testing.T) {
+	for _, met := range []*bool{nil, new(true)} {
+		found := judged(&sparecraft.Result{Valid: true, Met: met, Left: []string{"web-1 stays"}}, false)
+		if len(found) != 1 || found[0].Severity() != diag.SeverityError {
+			t.Errorf("expected one error about what was left, got %v", found)
+		}
+	}
+}
+
 func TestAccRun_secondAtOnceIsRefusedWithWhoGoesOn(t *testing.T) {
 	refusal := `echo '{"error": {"place": "this host", "expected": "no other run", "got": "the active run of shop (process 7)", "hint": "Wait for it."}}'; exit 3`
 	runAcceptance(t, resource.TestStep{
 		Config:      runConfig(runStub(t, refusal), t.TempDir(), ""),
 		ExpectError: says("the active run of shop (process 7)"),
+	})
+}
+
+func TestAccRun_questionOfTheCommandStaysOne(t *testing.T) {
+	refusal := `echo '{"error": {"place": "design demoo", "expected": "a name", "got": "none", "hint": "Did you mean demo?"}}'; exit 2`
+	runAcceptance(t, resource.TestStep{
+		Config:      runConfig(runStub(t, refusal), t.TempDir(), ""),
+		ExpectError: regexp.MustCompile(`Hint: Did you mean demo\?(\n|$)`),
 	})
 }
 

@@ -37,6 +37,7 @@ type runModel struct {
 	Fleet        types.String   `tfsdk:"fleet"`
 	Identity     types.String   `tfsdk:"identity"`
 	Seed         types.Int64    `tfsdk:"seed"`
+	QuietWaitS   types.Int64    `tfsdk:"quiet_wait_s"`
 	Results      types.String   `tfsdk:"results"`
 	Triggers     types.Map      `tfsdk:"triggers"`
 	FailOnSLO    types.Bool     `tfsdk:"fail_on_slo"`
@@ -177,6 +178,8 @@ func (m *runModel) call() (sparecraft.Run, error) {
 		Results: results,
 		Seed:    m.Seed.ValueInt64Pointer(),
 
+		QuietWaitS: m.QuietWaitS.ValueInt64(),
+
 		Fleet:    m.Fleet.ValueString(),
 		Identity: m.Identity.ValueString(),
 	}, err
@@ -231,14 +234,14 @@ func endedEarly(failed *sparecraft.Failed) diag.Diagnostic {
 	if failed.Folder != "" {
 		got += "; what was measured until then is in " + failed.Folder
 	}
-	hint := strings.TrimRight(failed.Hint, ".")
+	hint := failed.Hint
 	if hint == "" {
 		hint = "apply again"
 	}
 	return problem{
 		summary:  summary,
-		expected: failed.Place + ": " + strings.TrimRight(failed.Expected, "."),
-		got:      strings.TrimRight(got, "."),
+		expected: failed.Place + ": " + failed.Expected,
+		got:      got,
 		hint:     hint,
 	}.diagnostic()
 }
@@ -263,7 +266,7 @@ func judged(result *sparecraft.Result, failOnSLO bool) diag.Diagnostics {
 		reasons = append(reasons, "Report: "+result.Report)
 	}
 	detail := strings.Join(reasons, "\n")
-	if result.Valid && result.Met == nil {
+	if result.Valid && (result.Met == nil || *result.Met) {
 		return diagnostics // only something was left
 	}
 	if failOnSLO {

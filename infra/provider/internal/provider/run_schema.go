@@ -28,8 +28,8 @@ func (r *runResource) Schema(
 	}
 	response.Schema = schema.Schema{
 		Description: "An experiment: apply carries it out with the `sparecraft` command, on a fleet that it makes and " +
-			"removes, or on one that is there. Whatever changes but fail_on_slo, identity, command and timeouts " +
-			"runs it again. Destroy leaves the results.",
+			"removes, or on one that is there. Whatever changes but fail_on_slo, identity, command, " +
+			"quiet_wait_s and timeouts runs it again. Destroy leaves the results.",
 		Attributes: attributes,
 	}
 }
@@ -64,6 +64,11 @@ func runInputs(ctx context.Context) map[string]schema.Attribute {
 		"seed": schema.Int64Attribute{
 			Optional: true, PlanModifiers: replaceInt64, Validators: []validator.Int64{int64validator.AtLeast(0)},
 			Description: "Seed of arrivals, neighbours and faults; by default the design's, or a new one.",
+		},
+		"quiet_wait_s": schema.Int64Attribute{
+			Optional: true, Validators: []validator.Int64{int64validator.Between(0, 600)},
+			Description: "Most seconds that each block of load may wait until other work leaves the host; disturbed " +
+				"blocks are measured again. By default a run does not wait.",
 		},
 		"results": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString("results"),
@@ -117,8 +122,8 @@ func runFindings() map[string]schema.Attribute {
 		"slo_met": yes("True if the SLO was met; null if that is undecided, or none was asked for."),
 		"p95_ms": number("95th percentile of the latency in ms, of the arm that the SLO is asked of; null where " +
 			"the kind of experiment has none."),
-		"usd_per_month": number("Price of the planned fleet; null where none was planned."),
-		"plan": text("The plan as JSON (`jsondecode`): feasible, tiers, predicted, reasons, and tfvars, the next " +
-			"fleet's; null where the kind of experiment plans none."),
+		"usd_per_month": number("Price of the planned fleet; null where none was planned, or the plan is undecided."),
+		"plan": text("The plan as JSON (`jsondecode`): feasible (null: undecided), tiers, predicted, reasons, and " +
+			"tfvars, the next fleet's; null where the kind of experiment plans none."),
 	}
 }

@@ -148,8 +148,10 @@ func (r *Result) takePlan(plan map[string]json.RawMessage) error {
 	if plan == nil {
 		return nil
 	}
-	if err := json.Unmarshal(plan["usd_per_month"], &r.USDPerMonth); plan["usd_per_month"] != nil && err != nil {
-		return fmt.Errorf("plan.usd_per_month: %w", err)
+	if string(plan["feasible"]) == "true" { // else it is undecided: its fleet is no answer
+		if err := json.Unmarshal(plan["usd_per_month"], &r.USDPerMonth); err != nil {
+			return fmt.Errorf("plan.usd_per_month: %w", err)
+		}
 	}
 	delete(plan, "inputs")
 	delete(plan, "solver")

@@ -32,6 +32,8 @@ type Run struct {
 	Results string // the folder that runs are kept in
 	Seed    *int64 // nil: the design's own
 
+	QuietWaitS int64 // most seconds that each block waits for a quiet host
+
 	// JSON of the outputs of a permanent fleet; both empty: the run makes one and removes it.
 	Fleet, Identity string
 }
@@ -132,6 +134,9 @@ func (r Run) arguments() ([]string, func(), error) {
 	arguments := []string{"run", r.Design, "--json", "--results", r.Results}
 	if r.Seed != nil {
 		arguments = append(arguments, "--seed", strconv.FormatInt(*r.Seed, 10))
+	}
+	if r.QuietWaitS > 0 {
+		arguments = append(arguments, "--quiet-wait", strconv.FormatInt(r.QuietWaitS, 10))
 	}
 	if r.Fleet == "" {
 		return arguments, func() {}, nil

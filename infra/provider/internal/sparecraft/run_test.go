@@ -101,6 +101,14 @@ func TestVerdictOfEachResult(t *testing.T) {
 	}
 }
 
+func TestAnUndecidedPlanHasNoPrice(t *testing.T) {
+	undecided := strings.Replace(passing, `"feasible": true`, `"feasible": null`, 1)
+	result, err := read([]byte(undecided), t.TempDir())
+	if err != nil || result.USDPerMonth != nil || !strings.Contains(result.Plan, `"usd_per_month":61.5`) {
+		t.Errorf("expected no price outside of the plan, got %+v %v", result, err)
+	}
+}
+
 func TestWithoutAnSLOTheComparedArmIsTold(t *testing.T) {
 	old := `"slo": {"arm": "replicated", "met": true, "verdict": "met", "reasons": []}`
 	result, err := read([]byte(strings.Replace(passing, old, `"slo": null`, 1)), t.TempDir())

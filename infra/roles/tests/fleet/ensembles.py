@@ -25,7 +25,7 @@ MEMORY_MB = {"hadoop": 1536}  # a worker's tasks are on it
 
 
 def address(role: str, index: int) -> str:
-    """Each role has ten addresses of its own."""
+    """Return a machine's address; each role has ten of its own."""
     roles = ("zookeeper", "hdfs", "cassandra", "etcd", "hbase", "hadoop")
     return f"198.18.241.{100 + 10 * roles.index(role) + index}"
 
@@ -37,7 +37,7 @@ def ensemble(
 
     `called` are roles whose first machines it calls, in the order of its calls.
     """
-    told = json.loads((ROOT / "infra/roles" / role / "role.json").read_text())
+    config = json.loads((ROOT / "infra/roles" / role / "role.json").read_text())
     names = [f"{role}-{index}" for index in range(1, nodes + 1)]
     peers = ",".join(f"{name}={address(role, i)}" for i, name in enumerate(names, start=1))
     docker("rm", "-f", "-v", *(f"{PREFIX}{name}" for name in names), check=False)
@@ -52,13 +52,15 @@ def ensemble(
             "first": address(role, 1),
             "peers": peers,
         }
-        values = {key: one["default"] for key, one in told.get("settings", {}).items()} | settings
-        values |= {key: text.format(**words) for key, text in told["environment"].items()}
-        for other, call in zip(called, told.get("calls", []), strict=True):
-            port = json.loads((ROOT / "infra/roles" / other / "role.json").read_text())["port"]
-            of_call = {"host": address(other, 1), "hosts": f"{address(other, 1)}:{port}"}
-            asked = call["environment"].items()
-            values |= {key: text.format(**words, **of_call) for key, text in asked}
+        values = {
+            key: setting["default"] for key, setting in config.get("settings", {}).items()
+        } | settings
+        values |= {key: text.format(**words) for key, text in config["environment"].items()}
+        for callee, call in zip(called, config.get("calls", []), strict=True):
+            port = json.loads((ROOT / "infra/roles" / callee / "role.json").read_text())["port"]
+            of_call = {"host": address(callee, 1), "hosts": f"{address(callee, 1)}:{port}"}
+            variables = call["environment"].items()
+            values |= {key: text.format(**words, **of_call) for key, text in variables}
         path = folder / f"{names[index - 1]}.env"
         path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
         files = {"/etc/sparecraft/role.env": path}
@@ -66,7 +68,7 @@ def ensemble(
         machines.append(start(role, *where, wait=False, memory_mb=MEMORY_MB.get(role, 512)))
     machines.reverse()
     for machine in machines:
-        machine.wait_until_ready(told.get("ready", {}).get("timeout_s", 120))
+        machine.wait_until_ready(config.get("ready", {}).get("timeout_s", 120))
     return machines
 
 
@@ -98,8 +100,8 @@ def test_zookeeper_s_nodes_are_on_every_server_and_outlive_a_sigkill(
 def test_hdfs_gives_back_what_was_put_also_after_a_sigkill(
     machine: Start, tmp_path: Path, generation: str
 ) -> None:
-    made: dict[str, str | int] = {"GENERATION": generation, "HEAP_MB": 64, "CHECKPOINT_S": 10}
-    servers = ensemble(machine, tmp_path, "hdfs", 5, **made)
+    versions: dict[str, str | int] = {"GENERATION": generation, "HEAP_MB": 64, "CHECKPOINT_S": 10}
+    servers = ensemble(machine, tmp_path, "hdfs", 5, **versions)
 
     def call(*command: str) -> str:
         return program(servers[1], *command)
@@ -107,9 +109,9 @@ def test_hdfs_gives_back_what_was_put_also_after_a_sigkill(
     servers[0].run("touch", "/tmp/before")
     servers[1].run("dd", "if=/dev/urandom", "of=/tmp/put", "bs=1M", "count=8")
     call("org.apache.hadoop.fs.FsShell", "-put", "/tmp/put", "/put")
-    said = call("org.apache.hadoop.hdfs.tools.DFSck", "/")
-    assert "HEALTHY" in said
-    assert "replication:\t3" in said.replace(" ", "")
+    report = call("org.apache.hadoop.hdfs.tools.DFSck", "/")
+    assert "HEALTHY" in report
+    assert "replication:\t3" in report.replace(" ", "")
     names = f"/opt/sparecraft/data/{generation}/name3"
     newer = ["find", names, "-name", "fsimage*", "-newer", "/tmp/before"]
     eventually("a new image of the name space", lambda: servers[0].run(*newer) != "")
@@ -156,12 +158,12 @@ class Cql:
         return answer
 
     def _read(self, size: int) -> bytes:
-        found = b""
-        while len(found) < size:
-            data = self.connection.recv(size - len(found))
+        content = b""
+        while len(content) < size:
+            data = self.connection.recv(size - len(content))
             assert data, "the connection was closed"
-            found += data
-        return found
+            content += data
+        return content
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
@@ -169,17 +171,17 @@ def test_cassandra_s_rows_are_on_a_quorum_and_outlive_a_sigkill(
     machine: Start, tmp_path: Path, generation: str, request: pytest.FixtureRequest
 ) -> None:
     nodes = ensemble(machine, tmp_path, "cassandra", 3, GENERATION=generation)
-    connected = contextlib.ExitStack()
-    request.addfinalizer(connected.close)
+    connections = contextlib.ExitStack()
+    request.addfinalizer(connections.close)
 
     def connect(index: int) -> Cql:
-        return connected.enter_context(
+        return connections.enter_context(
             contextlib.closing(Cql(address("cassandra", index), generation))
         )
 
     first, second = connect(1), connect(2)
-    how = "{'class': 'SimpleStrategy', 'replication_factor': 3}"
-    first(f"CREATE KEYSPACE made WITH replication = {how}", QUORUM)
+    replication = "{'class': 'SimpleStrategy', 'replication_factor': 3}"
+    first(f"CREATE KEYSPACE made WITH replication = {replication}", QUORUM)
     first("CREATE TABLE made.pairs (k text PRIMARY KEY, v text)", QUORUM)
 
     insert = "INSERT INTO made.pairs (k, v) VALUES ('a', '{}')"
@@ -230,8 +232,8 @@ class Lane:
         roles = ROOT / "infra/roles"
         jars = f"{ROOT}/build/{role}/{generation}/*"
         sources = [f"{roles}/java/Lanes.java", f"{roles}/{role}/{generation}/{client}.java"]
-        made = ["javac", "-nowarn", "-proc:none", "-d", str(folder), "-cp", jars, *sources]
-        subprocess.run(made, check=True, capture_output=True)
+        command = ["javac", "-nowarn", "-proc:none", "-d", str(folder), "-cp", jars, *sources]
+        subprocess.run(command, check=True, capture_output=True)
         self._process = subprocess.Popen(
             ["java", "-Xmx128m", "-cp", f"{folder}:{jars}", "Lanes", client],
             stdin=subprocess.PIPE,
@@ -240,17 +242,19 @@ class Lane:
         )
 
     def did(self, operation: str, target: str, count: int = 1, size: int = 0) -> bool:
-        """True if it was done so often within two minutes."""
-        opened = "\t".join(["open", "0", target, operation, f"{count}\t{size}\t{count}\t0\t120000"])
+        """True if the operation succeeds `count` times within two minutes."""
+        open_line = "\t".join(
+            ["open", "0", target, operation, f"{count}\t{size}\t{count}\t0\t120000"]
+        )
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write(f"{opened}\ngo\t0\n")
+        self._process.stdin.write(f"{open_line}\ngo\t0\n")
         self._process.stdin.flush()
         words = next(line.split() for line in self._process.stdout if line.startswith("end"))
         return words == ["end", "0", "done"]
 
     def close(self) -> None:
-        """End it."""
+        """End the client."""
         self._process.kill()
         self._process.communicate()
 
@@ -261,8 +265,8 @@ def test_hbase_s_rows_outlive_a_region_server_s_sigkill(
 ) -> None:
     ensemble(machine, tmp_path, "zookeeper", 1, GENERATION=generation, HEAP_MB=64)
     ensemble(machine, tmp_path, "hdfs", 5, GENERATION=generation, HEAP_MB=64)
-    made: dict[str, str | int] = {"GENERATION": generation, "HEAP_MB": 128}
-    servers = ensemble(machine, tmp_path, "hbase", 3, "hdfs", "zookeeper", **made)
+    versions: dict[str, str | int] = {"GENERATION": generation, "HEAP_MB": 128}
+    servers = ensemble(machine, tmp_path, "hbase", 3, "hdfs", "zookeeper", **versions)
     client = Lane("hbase", generation, "HBaseClient", tmp_path / "classes")
     request.addfinalizer(client.close)
     rows = address("zookeeper", 1)
@@ -286,21 +290,21 @@ def test_hbase_s_rows_outlive_a_region_server_s_sigkill(
 def test_hadoop_counts_words_also_after_a_worker_s_sigkill(
     machine: Start, tmp_path: Path, generation: str
 ) -> None:
-    made: dict[str, str | int] = {"GENERATION": generation, "HEAP_MB": 128}
-    ensemble(machine, tmp_path, "hdfs", 3, **made)
-    servers = ensemble(machine, tmp_path, "hadoop", 4, "hdfs", **made)
+    versions: dict[str, str | int] = {"GENERATION": generation, "HEAP_MB": 128}
+    ensemble(machine, tmp_path, "hdfs", 3, **versions)
+    servers = ensemble(machine, tmp_path, "hadoop", 4, "hdfs", **versions)
     jobs, history, *workers = servers
-    given = (Path(__file__).parent / "wordcount.xml").read_text()
+    job_xml = (Path(__file__).parent / "wordcount.xml").read_text()
 
     def shell(*command: str, check: bool = True) -> str:
         return program(jobs, "org.apache.hadoop.fs.FsShell", *command, check=check)
 
     def count(output: str) -> str:
-        """Count the words of /words into a folder; the job's name."""
-        (tmp_path / "job.xml").write_text(given.replace("OUTPUT", output))
+        """Count the words of /words into a folder and return the job's name."""
+        (tmp_path / "job.xml").write_text(job_xml.replace("OUTPUT", output))
         docker("cp", str(tmp_path / "job.xml"), f"{jobs.name}:/tmp/job.xml")
-        said = program(jobs, "org.apache.hadoop.mapred.JobClient", "-submit", "/tmp/job.xml")
-        name = next(word for word in said.split() if word.startswith("job_"))
+        reply = program(jobs, "org.apache.hadoop.mapred.JobClient", "-submit", "/tmp/job.xml")
+        name = next(word for word in reply.split() if word.startswith("job_"))
         ended = f"{output}/_SUCCESS"
         eventually(f"{name} succeeds", lambda: ended in shell("-ls", output, check=False))
         return name
@@ -315,8 +319,8 @@ def test_hadoop_counts_words_also_after_a_worker_s_sigkill(
     else:
 
         def kept() -> list[str]:
-            listed = shell("-lsr", "/mapred/history", check=False).split()
-            return [word for word in listed if f"/{name}_" in word and "conf" not in word]
+            paths = shell("-lsr", "/mapred/history", check=False).split()
+            return [word for word in paths if f"/{name}_" in word and "conf" not in word]
 
         eventually("the history has the job", lambda: kept() != [])
         url = f"http://{address('hadoop', 2)}:51111/historyfile?logFile={kept()[0]}"

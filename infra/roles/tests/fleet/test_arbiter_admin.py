@@ -36,7 +36,7 @@ class Authority:
     _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
     def sign(self, name: str, usage: str, address: str) -> tuple[Path, Path]:
-        """Certificate and key."""
+        """Make a certificate and its key."""
         extensions = self._folder / f"{name}.ext"
         extensions.write_text(f"subjectAltName=IP:{address}\nextendedKeyUsage={usage}\n")
         files = ("-keyout", f"{name}.key", "-out", f"{name}.csr")
@@ -47,12 +47,12 @@ class Authority:
         )
         return self._folder / f"{name}.pem", self._folder / f"{name}.key"
 
-    def _openssl(self, *words: str) -> None:
-        subprocess.run(["openssl", *words], cwd=self._folder, check=True, capture_output=True)
+    def _openssl(self, *arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=self._folder, check=True, capture_output=True)
 
 
 def ask(trusted: Path, client: tuple[Path, Path] | None) -> int:
-    """The status of an answer, as this client."""
+    """Ask as this client and return the status of the answer."""
     context = ssl.create_default_context(cafile=str(trusted))
     if client is not None:
         context.load_cert_chain(*client)
@@ -79,9 +79,9 @@ def test_an_arbiter_s_admin_answers_the_fleet_s_client_and_nobody_else(
     arbiter = machine("arbiter", ADDRESS, files, "arbiter-admin")
     assert arbiter.run("stat", "-c", "%a %U", f"{folder}/tls/key.pem").strip() == "600 root"
     assert ask(ours.ca, client) == 200
-    for other in (None, stranger, (certificate, key)):
+    for identity in (None, stranger, (certificate, key)):
         with pytest.raises(httpx.TransportError):
-            ask(ours.ca, other)
+            ask(ours.ca, identity)
     with pytest.raises(httpx.TransportError):
         httpx.get(f"http://{ADDRESS}:9300/v1/stats", trust_env=False)
     arbiter.die_and_return()

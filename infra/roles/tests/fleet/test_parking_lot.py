@@ -28,13 +28,13 @@ def test_a_server_comes_back_and_is_found_again(
     )  # fmt: skip
     etcd = machine("etcd", NAMES, names)
     database = machine("parking-lot-database", DATABASE)
-    told = {"NAMING": f"{NAMES}:2379", "DATABASE": f"mysql://lots:lots@{DATABASE}:3306/lots"}
+    values = {"NAMING": f"{NAMES}:2379", "DATABASE": f"mysql://lots:lots@{DATABASE}:3306/lots"}
     server = machine(
-        "parking-lot", SERVER, settings(tmp_path, "parking-lot", NAME="a", ADDRESS=SERVER, **told)
+        "parking-lot", SERVER, settings(tmp_path, "parking-lot", NAME="a", ADDRESS=SERVER, **values)
     )
     manager = machine(
         "replication-manager", MANAGER,
-        settings(tmp_path, "manager", NAME="m", NAMING=told["NAMING"], FAULT_DETECTION_MS="100"),
+        settings(tmp_path, "manager", NAME="m", NAMING=values["NAMING"], FAULT_DETECTION_MS="100"),
     )  # fmt: skip
 
     def key(name: str) -> str:
@@ -49,7 +49,7 @@ def test_a_server_comes_back_and_is_found_again(
     database.die_and_return()
     manager.die_and_return()
     assert server.is_ready()
-    for one in (server, manager, database):
-        docker("stop", "--timeout", "10", one.name)
-        state = docker("inspect", "--format", "{{.State.ExitCode}}", one.name)
-        assert state.strip() == "0", one.name
+    for host in (server, manager, database):
+        docker("stop", "--timeout", "10", host.name)
+        state = docker("inspect", "--format", "{{.State.ExitCode}}", host.name)
+        assert state.strip() == "0", host.name

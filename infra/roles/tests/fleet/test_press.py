@@ -11,40 +11,40 @@ from machines import Machine, docker, eventually, get
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-ADDRESSES = {f"web-{place}": f"198.18.241.{90 + place}" for place in (1, 2, 3)}
+ADDRESSES = {f"web-{number}": f"198.18.241.{90 + number}" for number in (1, 2, 3)}
 READY = "/opt/sparecraft/role/ready.sh"
 PEERS = ",".join(f"{name}={address}" for name, address in ADDRESSES.items())
 
 
-def page(machine: str, place: int) -> str:
-    """The source of the page; it has its key and its size."""
-    answer = get(f"http://{ADDRESSES[machine]}:8080/{place:06d}.html")
+def page(machine: str, number: int) -> str:
+    """Get a page, check its key and size, and return its source."""
+    answer = get(f"http://{ADDRESSES[machine]}:8080/{number:06d}.html")
     assert answer.status_code == 200
     assert len(answer.content) == 26 * 1024
-    assert f"<title>page:{place:06d}</title>" in answer.text
+    assert f"<title>page:{number:06d}</title>" in answer.text
     return answer.headers["x-press-source"]
 
 
 def start(machine: Callable[..., Machine], folder: Path, mode: str) -> dict[str, Machine]:
-    """All machines, which need each other to be ready."""
+    """Start all machines; each needs the others to be ready."""
     machines = {}
     for name, address in ADDRESSES.items():
         path = folder / f"{mode}-{name}.env"
         path.write_text(f"NAME={name}\nPEERS={PEERS}\nMODE={mode}\n")
         files = {"/etc/sparecraft/role.env": path}
         machines[name] = machine("press", address, files, name=name, wait=False)
-    for one in machines.values():
-        one.wait_until_ready()
+    for press in machines.values():
+        press.wait_until_ready()
     return machines
 
 
 def until_shared(holder: str, other: str, unread: Iterator[int]) -> None:
-    """Until a page that `holder` has asked for comes to `other` from its memory."""
+    """Wait until `other` gets a page that `holder` has read from `holder`'s memory."""
 
     def is_shared() -> bool:
-        place = next(unread)
-        page(holder, place)
-        return page(other, place) == "peer"
+        number = next(unread)
+        page(holder, number)
+        return page(other, number) == "peer"
 
     eventually(f"{other} takes pages from {holder}", is_shared)
 
@@ -64,11 +64,11 @@ def test_perf_shares_its_memories_and_is_restarted_as_a_whole(
     )
     assert machines["web-1"].is_ready()
     # All are stopped before one is started: two that are there with the waiting one form a cluster.
-    names = [one.name for one in machines.values()]
+    names = [press.name for press in machines.values()]
     docker("stop", "--timeout", "10", *names)
     docker("start", *names)
-    for one in machines.values():
-        one.wait_until_ready()
+    for press in machines.values():
+        press.wait_until_ready()
     until_shared("web-3", "web-1", unread)
 
 

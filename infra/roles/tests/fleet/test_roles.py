@@ -128,8 +128,8 @@ def test_a_page_view_sends_nothing_but_reads_and_session_statements(db: Machine)
 
 @pytest.mark.usefixtures("web")
 def test_a_second_view_of_a_page_costs_the_same_queries(db: Machine) -> None:
-    first, second = (statements_of_a_view(db, TITLES[300]) for _ in range(2))
-    assert len(first) == len(second)
+    first_view, second_view = (statements_of_a_view(db, TITLES[300]) for _ in range(2))
+    assert len(first_view) == len(second_view)
 
 
 @pytest.mark.usefixtures("web")
@@ -186,13 +186,13 @@ def test_a_web_machine_is_ready_again_soon_where_idle_connections_hold_all_worke
     web: Machine,
 ) -> None:
     web.wait_until_ready()
-    kept = [http.client.HTTPConnection(WEB, 80, timeout=30) for _ in range(8)]
-    for one in kept:
-        one.request("GET", "/ping.txt")
-        assert one.getresponse().read() == b"ready\n"
+    connections = [http.client.HTTPConnection(WEB, 80, timeout=30) for _ in range(8)]
+    for connection in connections:
+        connection.request("GET", "/ping.txt")
+        assert connection.getresponse().read() == b"ready\n"
     eventually("a worker is free again", web.is_ready, limit_s=30)
-    for one in kept:
-        one.close()
+    for connection in connections:
+        connection.close()
 
 
 PING = r"exec 3<>/dev/tcp/127.0.0.1/80; printf 'GET /ping.txt HTTP/1.0\r\n\r\n' >&3; cat <&3"
@@ -219,15 +219,15 @@ def influx(machine: Callable[..., Machine], tmp_path_factory: pytest.TempPathFac
 
 def influxdb(path: str, login: Login | None, **query: str) -> httpx.Response:
     url, content = f"http://{INFLUX}:8086{path}", POINT if path == "/write" else ""
-    asked = {"db": "sparecraft", **query}
-    return httpx.post(url, params=asked, content=content, auth=login, trust_env=False)
+    parameters = {"db": "sparecraft", **query}
+    return httpx.post(url, params=parameters, content=content, auth=login, trust_env=False)
 
 
 def test_influxdb_has_its_database_and_keeps_its_points_through_a_sigkill(influx: Machine) -> None:
     assert influxdb("/write", LOGIN).status_code == 204
     influx.die_and_return()
-    found = influxdb("/query", LOGIN, q="SELECT cpu_percent FROM host").text
-    assert '"1970-01-01T00:00:00.000001Z",12]' in found
+    body = influxdb("/query", LOGIN, q="SELECT cpu_percent FROM host").text
+    assert '"1970-01-01T00:00:00.000001Z",12]' in body
 
 
 @pytest.mark.parametrize("login", [None, ("sparecraft", "wrong"), ("", ""), ("admin", LOGIN[1])])
@@ -238,7 +238,7 @@ def test_influxdb_answers_nobody_without_the_fleets_password(login: Login | None
         "CREATE USER another WITH PASSWORD 'x' WITH ALL PRIVILEGES",
         "SET PASSWORD FOR sparecraft = 'x'",
     )
-    answers = [influxdb("/query", login, q=one) for one in statements]
+    answers = [influxdb("/query", login, q=statement) for statement in statements]
     answers.append(influxdb("/write", login))
     assert [answer.status_code for answer in answers] == [401] * 6
     assert influxdb("/query", LOGIN, q="SHOW USERS").json()["results"][0]["series"][0][
@@ -255,15 +255,15 @@ while kill -0 $! 2>/dev/null; do ps -eo args; done
 
 
 def test_influxdb_whose_first_user_somebody_else_made_is_never_ready(influx: Machine) -> None:
-    said = influx.run("bash", "-c", AS_ANOTHER)
-    assert "401 Unauthorized" in said
-    assert "never ready" in said
+    output = influx.run("bash", "-c", AS_ANOTHER)
+    assert "401 Unauthorized" in output
+    assert "never ready" in output
 
 
 def test_influxdbs_password_is_in_no_arguments_and_in_no_log(influx: Machine) -> None:
-    said = influx.run("bash", "-c", AS_ANOTHER) + docker("logs", influx.name)
-    assert "ask 'POST /query'" in said, "programs were seen"
-    assert [word for word in (ANOTHER, LOGIN[1]) if word in said] == []
+    output = influx.run("bash", "-c", AS_ANOTHER) + docker("logs", influx.name)
+    assert "ask 'POST /query'" in output, "programs were seen"
+    assert [word for word in (ANOTHER, LOGIN[1]) if word in output] == []
 
 
 @pytest.mark.usefixtures("web")

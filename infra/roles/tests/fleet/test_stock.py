@@ -53,9 +53,9 @@ def built(folder: Path, name: str, **arguments: str) -> str:
     shutil.copy(ROOT / "build/bin/nodeagent", folder / "bin")
     shutil.copytree(ROOT / "infra/roles/stock", folder / "stock")
     image = f"{PREFIX}{name}:test"
-    told = [f"--build-arg={key}={value}" for key, value in {"IMAGE": STOCK, **arguments}.items()]
+    options = [f"--build-arg={key}={value}" for key, value in {"IMAGE": STOCK, **arguments}.items()]
     stock = str(folder / "stock/Dockerfile")
-    docker("build", "-q", "--network", "host", "-f", stock, *told, "-t", image, str(folder))
+    docker("build", "-q", "--network", "host", "-f", stock, *options, "-t", image, str(folder))
     return image
 
 
@@ -87,7 +87,7 @@ def test_what_the_agent_calls_is_debian_s_and_not_the_image_s(made: Machine, pro
 
 def test_the_agent_s_questions_are_answered(made: Machine) -> None:
     links = json.loads(made.run("ip", "-j", "address", "show"))
-    addresses = {one["local"] for link in links for one in link["addr_info"]}
+    addresses = {entry["local"] for link in links for entry in link["addr_info"]}
     assert ADDRESS in addresses
     assert isinstance(json.loads(made.run("tc", "-j", "qdisc", "show")), list)
     assert "nodeagent" in made.run("/opt/sparecraft/bin/nodeagent", "--version")

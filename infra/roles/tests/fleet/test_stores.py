@@ -18,15 +18,15 @@ Start = Callable[..., Machine]
 
 
 def say(address: str, port: int, text: str, until: bytes) -> bytes:
-    """The answer of a server, up to and with `until`."""
-    with socket.create_connection((address, port), timeout=10) as connection:
+    """Send a text to a server; return its answer up to and with `until`."""
+    with socket.create_connection((address, port), timeout=60) as connection:
         connection.sendall(text.encode())
-        found = b""
-        while not found.endswith(until):
+        answer = b""
+        while not answer.endswith(until):
             data = connection.recv(65536)
-            assert data, found[-200:]
-            found += data
-        return found
+            assert data, answer[-200:]
+            answer += data
+        return answer
 
 
 def settings(folder: Path, **values: str) -> dict[str, Path]:
@@ -71,20 +71,20 @@ def test_a_variant_runs_in_the_packages_place_and_one_that_is_not_there_is_refus
         f' -C "LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so"'
         for name in ("mpm_prefork", "authz_core", "alias", "mime")
     )
-    more = load if role == "mediawiki" else ""
-    variant.write_text(f'#!/bin/sh\ntouch /tmp/variant\nexec {program}{more} "$@"\n')
+    options = load if role == "mediawiki" else ""
+    variant.write_text(f'#!/bin/sh\ntouch /tmp/variant\nexec {program}{options} "$@"\n')
     variant.chmod(0o755)
-    own = {"ROLE": "apache"} if role == "mediawiki" else {}
-    files = settings(tmp_path, VARIANT="ilr", **own)
+    role_environment = {"ROLE": "apache"} if role == "mediawiki" else {}
+    files = settings(tmp_path, VARIANT="ilr", **role_environment)
     files["/opt/sparecraft/bin/variants/ilr"] = variant
-    one = machine(role, address, files, name=f"{role}-ilr")
-    one.run("test", "-e", "/tmp/variant")
-    docker("rm", "-f", "-v", one.name)  # the next one has its address
+    host = machine(role, address, files, name=f"{role}-ilr")
+    host.run("test", "-e", "/tmp/variant")
+    docker("rm", "-f", "-v", host.name)  # the next one has its address
     (tmp_path / "no").mkdir()  # of no name that an image may have, whatever was compiled here
-    files = settings(tmp_path / "no", VARIANT="no", **own)
-    none = machine(role, address, files, name=f"{role}-no", wait=False)
-    assert docker("wait", none.name).strip() == "1"
-    assert "VARIANT=no: expected /opt/sparecraft/bin/variants/no" in docker("logs", none.name)
+    files = settings(tmp_path / "no", VARIANT="no", **role_environment)
+    bad_host = machine(role, address, files, name=f"{role}-no", wait=False)
+    assert docker("wait", bad_host.name).strip() == "1"
+    assert "VARIANT=no: expected /opt/sparecraft/bin/variants/no" in docker("logs", bad_host.name)
 
 
 def test_a_redis_replica_begins_where_the_file_ends_and_follows(

@@ -15,7 +15,7 @@ NOTHING, NET_BIND_SERVICE, SYS_NICE = 0, 1 << 10, 1 << 23
 
 
 def held(status: str) -> tuple[int, int]:
-    """User and effective capabilities of a process, by its /proc/PID/status."""
+    """Return user and effective capabilities of a process, from /proc/PID/status."""
     lines: Mapping[str, str] = dict(
         line.split(":\t", 1) for line in status.splitlines() if ":\t" in line
     )

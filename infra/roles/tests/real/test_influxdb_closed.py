@@ -42,6 +42,6 @@ def test_influxdb_shows_nobody_its_inside_and_computes_for_nobody(url: str) -> N
     assert status("ping") == 204
     assert status("query?q=SHOW DATABASES") in (401, 403)  # 403: it has no user yet
     profiles = ("", "heap", "goroutine", "profile?seconds=1", "trace?seconds=1", "all")
-    assert {what: status(f"debug/pprof/{what}") for what in profiles} == dict.fromkeys(
+    assert {profile: status(f"debug/pprof/{profile}") for profile in profiles} == dict.fromkeys(
         profiles, 404
     )

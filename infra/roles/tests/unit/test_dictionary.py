@@ -101,9 +101,9 @@ def test_the_choice_does_not_depend_on_the_order_of_the_entries() -> None:
     entries = [
         Entry(word, f"{word} \\{word}\\ " + "x" * 50) for word in ("Ant", "Bee", "Cow", "Dog")
     ]
-    first = choose(entries, 2, 10, 100)
-    assert list(choose(reversed(entries), 2, 10, 100)) == list(first)
-    assert len(first) == 2
+    chosen = choose(entries, 2, 10, 100)
+    assert list(choose(reversed(entries), 2, 10, 100)) == list(chosen)
+    assert len(chosen) == 2
 
 
 def test_too_few_entries_are_refused_with_what_was_expected() -> None:
@@ -125,7 +125,7 @@ def test_a_damaged_dictionary_ends_with_one_line_and_code_2(tmp_path: Path) -> N
     command = [sys.executable, str(CONTENT / "build_wiki.py"), "--index", str(index)]
     command += ["--dictionary", str(DICTIONARY), "--dump", str(tmp_path / "dump.xml")]
     command += ["--titles", str(tmp_path / "titles.txt")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("build_wiki: index line 1: expected")
-    assert done.stderr.count("\n") == 1
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 2
+    assert process.stderr.startswith("build_wiki: index line 1: expected")
+    assert process.stderr.count("\n") == 1
