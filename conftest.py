@@ -6,6 +6,7 @@ passes every time) or `chance`, which is the default outside of CI.
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import secrets
@@ -16,6 +17,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from random_tests import drawn
 
 VARIABLE = "SPARECRAFT_TEST_SEED"
 _NO_COMMIT = 20261123  # where the files are no git checkout
@@ -29,7 +32,7 @@ _CALLERS = re.compile(
 
 def forget_caller(environment: MutableMapping[str, str]) -> None:
     """Take out of an environment what tests must not depend on."""
-    for name in [one for one in environment if _CALLERS.fullmatch(one)]:
+    for name in [key for key in environment if _CALLERS.fullmatch(key)]:
         del environment[name]
 
 
@@ -55,6 +58,13 @@ def _of_commit(root: Path) -> int:
     return int(found.stdout[:16], 16) if found.returncode == 0 else _NO_COMMIT
 
 
+def profile() -> settings:
+    """Settings of a random test that states none: 100 examples, or the share that is asked for."""
+    slow = [HealthCheck.too_slow]
+    return settings(deadline=None, database=None, derandomize=False, suppress_health_check=slow,
+                    max_examples=drawn(100))  # fmt: skip
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """One seed for all random tests, unless --hypothesis-seed states one.
@@ -62,10 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
     The profile stands in for the one that Hypothesis takes where CI is set: it draws the same for
     ever. Nothing is kept from one session to the next, and no test has to end, or to draw, in time.
     """
-    slow = [HealthCheck.too_slow]
-    settings.register_profile(
-        "sparecraft", deadline=None, database=None, derandomize=False, suppress_health_check=slow
-    )
+    settings.register_profile("sparecraft", profile())
     settings.load_profile("sparecraft")
     if config.getoption("--hypothesis-seed") is None:
         by_default = "commit" if os.environ.get("CI") else "chance"
@@ -99,3 +106,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif "/tests/" in item.path.relative_to(item.config.rootpath).as_posix():
             at = item.path.relative_to(item.config.rootpath)
             raise pytest.UsageError(f"{at}: a test is in tests/unit, tests/real or tests/fleet.")
+
+
+def pytest_collection() -> None:
+    """Import without garbage collection: nearly all that modules make stays."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave what the imports made out of each later garbage collection."""
+    gc.enable()
+    gc.freeze()

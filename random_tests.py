@@ -15,7 +15,12 @@ VARIABLE = "SPARECRAFT_TEST_EXAMPLES"
 
 def examples(count: int) -> settings:
     """The decorator of a random test that draws `count` examples where the variable is not set."""
-    return settings(max_examples=max(5, round(count * share())))
+    return settings(max_examples=drawn(count))
+
+
+def drawn(count: int) -> int:
+    """The number of examples that is drawn instead of `count`."""
+    return max(5, round(count * share()))
 
 
 def share() -> float:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _WRONG_USAGE: Any = typer.BadParameter.__base__  # typer.UsageError is not exported
 _HERE, _PLANNER = "experiments.commands", "optimizer.commands"
-# Where each is; its help is the docstring of the function that is called like it.
+# The function of each command, by module. Its docstring is the command's help.
 PANELS: Mapping[str, Mapping[str, str]] = {
     "Experiment": {
         "init": f"{_HERE}.init:init",
@@ -62,11 +62,11 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "reap": f"{_HERE}.reap:reap",
     },
 }
-COMMANDS = {name: where for panel in PANELS.values() for name, where in panel.items()}
+COMMANDS = {name: target for panel in PANELS.values() for name, target in panel.items()}
 
 
 class _Commands(TyperGroup):
-    """The commands of `COMMANDS`, each imported when it is asked for."""
+    """The commands of `COMMANDS`. Each is imported when it is called."""
 
     _completes = False
 
@@ -86,13 +86,13 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Resolve a command; an error about an unknown name suggests similar ones."""
-        near = get_close_matches(args[0], COMMANDS) if args[0] not in COMMANDS else []
-        if near:
-            ctx.fail(f"No such command '{args[0]}'. Did you mean {' or '.join(near)}?")
+        suggestions = get_close_matches(args[0], COMMANDS) if args[0] not in COMMANDS else []
+        if suggestions:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean {' or '.join(suggestions)}?")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Commands by name, of which none is imported."""
+        """Complete the names of commands, without an import of any."""
         self._completes = True
         try:
             return super().shell_complete(ctx, incomplete)
@@ -100,7 +100,7 @@ class _Commands(TyperGroup):
             self._completes = False
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """A table for each panel, for --help."""
+        """Write a table for each panel, for --help."""
         del ctx
         width = max(len(name) for name in COMMANDS)
         for title, panel in PANELS.items():
@@ -111,31 +111,33 @@ class _Commands(TyperGroup):
 
 def command(name: str) -> Any:
     """Return a command of the table, imported now."""
-    alone = typer.Typer(rich_markup_mode=None)
-    alone.callback()(lambda: None)  # a group even of one command
-    found = resolve_name(COMMANDS[name])
-    if isinstance(found, typer.Typer):
-        alone.add_typer(found, name=name)
-    elif "chosen" in found.__annotations__:  # it goes out on a platform
+    group = typer.Typer(rich_markup_mode=None)
+    group.callback()(lambda: None)  # a group even of one command
+    target = resolve_name(COMMANDS[name])
+    if isinstance(target, typer.Typer):
+        group.add_typer(target, name=name)
+    elif "chosen" in target.__annotations__:  # it goes out on a platform
         from experiments.commands.on_platform import on_platform
 
-        alone.command(name)(on_platform(found))
+        group.command(name)(on_platform(target))
     else:
-        alone.command(name)(found)
-    made: Any = typer.main.get_group(alone).commands[name]
-    from experiments.commands.glossary import words_of
+        group.command(name)(target)
+    click_command: Any = typer.main.get_group(group).commands[name]
+    from experiments.commands.glossary import glossary_line
 
-    made.epilog = words_of("\n".join(one.help or "" for one in (made, *made.params)))
-    return made
+    helps = [element.help or "" for element in (click_command, *click_command.params)]
+    click_command.epilog = glossary_line("\n".join(helps))
+    return click_command
 
 
 def first_paragraph(name: str) -> str:
-    """Return the help text of a command, from its source: to import all of them takes seconds."""
+    """Return the help text of a command from its source, because an import takes seconds."""
     module = COMMANDS[name].partition(":")[0]
     source = ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
-    functions = [one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef)]
-    said = next(ast.get_docstring(one) for one in functions if one.name.strip("_") == name)
-    return " ".join(str(said).partition("\n\n")[0].split())
+    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    function = next(node for node in functions if node.name.strip("_") == name)
+    docstring = ast.get_docstring(function)
+    return " ".join(str(docstring).partition("\n\n")[0].split())
 
 
 # Without Rich's markup, help is what was written: it takes [rates] for a style and drops it.
@@ -151,8 +153,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(show: bool) -> None:
+    if show:
         from importlib import metadata
 
         typer.echo(f"sparecraft {metadata.version('sparecraft')}")
@@ -172,24 +174,24 @@ def _options(
 
 
 def main() -> None:
-    """Entry point: every error of ours becomes one message and an exit code; with --json it is
-    JSON on the output, where a program looks for an answer."""
+    """Run the command line: every error of ours becomes one message and an exit code. With --json
+    the message is JSON on the standard output."""
     from core.errors import SparecraftError
 
     try:
         if "--json" in sys.argv:
-            sys.exit(_for_a_program())
+            sys.exit(_run_for_program())
         app()
     except SparecraftError as error:
         _fail(error)
     except OSError as error:
         if error.filename is None:  # no path that was given: a defect of ours
             raise
-        _fail(_of_a_path(error))
+        _fail(_path_error(error))
 
 
-def _of_a_path(error: OSError) -> SparecraftError:
-    """Return the system's refusal of a path, wherever it was used."""
+def _path_error(error: OSError) -> SparecraftError:
+    """Return the system's error about a path as an error of ours."""
     from core.errors import EnvironmentMissing, InputError
 
     wrong = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
@@ -209,33 +211,33 @@ def _fail(error: SparecraftError) -> NoReturn:
         from rich.console import Console
         from rich.markup import escape
 
-        said = f"[bold red]error[/bold red] {escape(str(error))}"
-        Console(stderr=True).print(said, highlight=False)
+        message = f"[bold red]error[/bold red] {escape(str(error))}"
+        Console(stderr=True).print(message, highlight=False)
     sys.exit(error.exit_code)
 
 
-def _for_a_program() -> int:
-    """Return the exit code; wrong usage is JSON too."""
+def _run_for_program() -> int:
+    """Run the command and return its exit code; print wrong usage as JSON."""
     try:
         code = app(standalone_mode=False, prog_name="sparecraft")
     except _WRONG_USAGE as error:
-        _print_error(_usage(error).to_json(), 2)
+        _print_error(_usage_error(error).to_json(), 2)
         return 2
     except typer.Abort:
         return 1
     return code if isinstance(code, int) else 0
 
 
-def _usage(error: Any) -> SparecraftError:
-    """Return wrong usage as an error of ours: its place is the command with the option."""
+def _usage_error(error: Any) -> SparecraftError:
+    """Return wrong usage as an error of ours. Its place is the command with the option."""
     from core.errors import InputError
 
-    words = [error.ctx.command_path] if error.ctx is not None else ["sparecraft"]
+    place = [error.ctx.command_path] if error.ctx is not None else ["sparecraft"]
     if (option := getattr(error, "param", None)) is not None:
-        words.append(option.opts[0])
-    shown = error.ctx.get_usage().strip() if error.ctx is not None else "a command"
+        place.append(option.opts[0])
+    usage = error.ctx.get_usage().strip() if error.ctx is not None else "a command"
     got = error.format_message()
-    return InputError(" ".join(words), expected=shown, got=got, hint="See --help.")
+    return InputError(" ".join(place), expected=usage, got=got, hint="See --help.")
 
 
 def _print_error(error: dict[str, object], exit_code: int) -> None:

@@ -17,33 +17,35 @@ class Narrator:
         self.console = console
         self._quiet = quiet
 
-    def say(self, text: str) -> None:
-        """One line."""
+    def say(self, text: str, style: str = "") -> None:
+        """Print one line as it is, brackets too."""
         if not self._quiet:
-            self.console.print(text, highlight=False)
+            self.console.print(text, style=style, highlight=False, markup=False)
 
     def detail(self, text: str) -> None:
-        """One line of lesser weight."""
-        self.say(f"[dim]    {text}[/dim]")
+        """Print one line in a dim style."""
+        self.say(f"    {text}", style="dim")
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """Says what begins, and afterwards how long it took."""
-        began = time.monotonic()
-        self.say(f"[bold]{title}[/bold]")
+        """Print what begins, and afterwards how long it took."""
+        begin_s = time.monotonic()
+        self.say(title, style="bold")
         yield
-        self.detail(f"{time.monotonic() - began:.1f} s")
+        self.detail(f"{time.monotonic() - begin_s:.1f} s")
 
     @contextmanager
     def bar(self, title: str, total_s: float) -> Iterator[Callable[[float, str], None]]:
-        """A bar over `total_s` seconds; gives what says where it is [s], with a short note."""
+        """Show a bar over `total_s` seconds. Yields the function that sets its position [s] and a
+        short note.
+        """
         hidden = self._quiet or not self.console.is_terminal
         if hidden:
             self.say(title)
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
             TimeRemainingColumn(),
         )
         with Progress(*columns, console=self.console, disable=hidden) as progress:

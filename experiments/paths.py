@@ -7,14 +7,15 @@ from pathlib import Path
 from core.errors import EnvironmentMissing
 
 ROOT = Path(__file__).resolve().parents[1]
-INSTALLED = ROOT.name == "rooms"  # of a wheel (`sparecraft/`), not a checkout or its bundle
+# True in a wheel, below its sparecraft/; false in a checkout or its bundle, whatever its name is.
+INSTALLED = ROOT.name == "rooms" and (ROOT.parent / "__init__.py").is_file()
 
 
-def require_checkout(what: str) -> None:
-    """Raises EnvironmentMissing in an installed wheel, which has neither agents nor a provider."""
+def require_checkout(place: str) -> None:
+    """Raise EnvironmentMissing in an installed wheel, which has neither agents nor a provider."""
     if INSTALLED:
         raise EnvironmentMissing(
-            what,
+            place,
             expected="a checkout of Sparecraft, whose agents, images and provider it needs",
             got="an installed wheel",
             hint="Clone the project, call `make setup` there, and use its .venv/bin/sparecraft.",
@@ -22,11 +23,11 @@ def require_checkout(what: str) -> None:
 
 
 def brief(path: Path) -> str:
-    """Return a path as a person is told it: from where they are if it lies below, else from the
-    project's root if it is in the project, else whole.
+    """Return a path for a person: relative to the working directory or else to the project's root,
+    if it lies below, else absolute.
     """
-    whole = path.resolve()
+    absolute = path.resolve()
     for base in (Path.cwd(), ROOT):
-        if whole.is_relative_to(base):
-            return str(whole.relative_to(base))
-    return str(whole)
+        if absolute.is_relative_to(base):
+            return str(absolute.relative_to(base))
+    return str(absolute)

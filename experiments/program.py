@@ -15,11 +15,9 @@ from pathlib import Path
 _HERE = Path(__file__).resolve()
 
 
-def program(module: str, *words: str) -> list[str]:
-    """Return the command that runs `module`, as `python -m` would, with the imports of this
-    process.
-    """
-    return [sys.executable, "-P", str(_HERE), module, *words]
+def program(module: str, *arguments: str) -> list[str]:
+    """Return the command of `python -m module`, with the imports of this process."""
+    return [sys.executable, "-P", str(_HERE), module, *arguments]
 
 
 def _main() -> None:

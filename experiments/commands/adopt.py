@@ -29,11 +29,15 @@ def adopt(
     from experiments.kinds.compare.adopt import adopt as make_design
 
     design = make_design(run_folder(run), to=to, plan_file=plan_file)
-    here = Path.cwd()
+    working_directory = Path.cwd()
     folder = design.directory
-    shown = folder.relative_to(here) if folder.is_relative_to(here) else folder
+    display_path = (
+        folder.relative_to(working_directory)
+        if folder.is_relative_to(working_directory)
+        else folder
+    )
     if as_json:
         print_json({"experiment": design.fleet.experiment, "folder": str(design.directory)})
         return
-    say(f"{design.fleet.experiment}: {shown}")
-    say(f"`sparecraft run {shown}` measures it.")
+    say(f"{design.fleet.experiment}: {display_path}")
+    say(f"`sparecraft run {display_path}` measures it.")

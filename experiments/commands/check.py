@@ -16,6 +16,7 @@ from core.config_file import raise_all
 from core.errors import InputError, SparecraftError
 from core.statistics.percentiles import OK
 from core.terminal import JsonOption, err, out, print_json
+from core.units import duration
 from experiments import kinds
 from experiments.commands import dry_run
 from experiments.commands.options import RESULTS, DesignArgument
@@ -33,7 +34,7 @@ from experiments.design.locustfile import (
 )
 from experiments.design.notes import busy_notes, notes_on, operation_notes
 from experiments.design.scripts import script_errors
-from experiments.design.workers import sent_by
+from experiments.design.workers import name_sender
 from experiments.design.workloads import population_of
 from experiments.paths import brief
 from experiments.testbed.platforms import DEFAULT, entry
@@ -62,28 +63,28 @@ def check(
     Example: sparecraft check mediawiki-noisy
     """
     try:
-        wanted = checked(load_design(design))
-        found = summary_of(wanted, cores=os.cpu_count())
+        loaded_design = check_design(load_design(design))
+        summary = summary_of(loaded_design, cores=os.cpu_count())
     except InputError as error:
         if not as_json:
             raise
-        errors = [_problem(one) for one in (error, *error.also)]
+        errors = [_problem(part) for part in (error, *error.also)]
         print_json({"valid": False, "problems": errors})
         raise typer.Exit(error.exit_code) from error
-    asked = _deep(wanted, Narrator(err if as_json else out)) if deep else None
-    good = all(one["outcome"] == OK for one in asked or ())
+    answers = _deep_answers(loaded_design, Narrator(err if as_json else out)) if deep else None
+    good = all(answer["outcome"] == OK for answer in answers or ())
     if as_json:
-        print_json({"valid": True, **found, **({"asked": asked} if deep else {})})
+        print_json({"valid": True, **summary, **({"asked": answers} if deep else {})})
     else:
-        show(found)
-        if asked is not None:
-            out.print(_asked_table(asked))
+        show(summary)
+        if answers is not None:
+            out.print(_answers_table(answers))
         out.print("Nothing is wrong with it." if good else "Not every operation is answered well.")
     if not good:
         raise typer.Exit(1)
 
 
-def _deep(design: Design, narrator: Narrator) -> list[dict[str, object]]:
+def _deep_answers(design: Design, narrator: Narrator) -> list[dict[str, object]]:
     """Return each operation's answer on the smallest fleet."""
     from experiments.run.deep_check import deep_check, small_name
 
@@ -102,30 +103,30 @@ def _deep(design: Design, narrator: Narrator) -> list[dict[str, object]]:
             hint="Leave --deep out.",
         )
     platform = entry(DEFAULT).for_run(small_name(design.fleet.experiment))
-    return [asdict(one) for one in deep_check(design, platform, narrator)]
+    return [asdict(answer) for answer in deep_check(design, platform, narrator)]
 
 
-def _asked_table(asked: Iterable[Mapping[str, Any]]) -> Table:
+def _answers_table(answers: Iterable[Mapping[str, Any]]) -> Table:
     table = Table("operation", "answer", "status", "bytes", "ms", "lacks", "first bytes")
-    for one in asked:
-        took = "" if one["took_ms"] is None else f"{one['took_ms']:.1f}"
-        begin = one["begin"].split("\n")[0][:_BEGIN_SHOWN]
-        figures = (str(one["status"] or ""), str(one["bytes"]), took)
-        words = (one["operation"], one["outcome"], *figures, one["reason"], begin)
-        table.add_row(*map(escape, words))
+    for answer in answers:
+        took_ms = "" if answer["took_ms"] is None else f"{answer['took_ms']:.1f}"
+        begin = answer["begin"].split("\n")[0][:_BEGIN_SHOWN]
+        figures = (str(answer["status"] or ""), str(answer["bytes"]), took_ms)
+        cells = (answer["operation"], answer["outcome"], *figures, answer["reason"], begin)
+        table.add_row(*map(escape, cells))
     return table
 
 
-def show(found: Mapping[str, Any]) -> None:
-    """The findings of `summary_of`, for a person."""
+def show(summary: Mapping[str, Any]) -> None:
+    """Print the summary of `summary_of` for a person."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for what, words in rows_of(found):
-        table.add_row(escape(what), escape(words))
+    for label, text in rows_of(summary):
+        table.add_row(escape(label), escape(text))
     out.print(table)
 
 
-def checked(design: Design) -> Design:
-    """Return the same design. Raises one InputError for all that is wrong with it."""
+def check_design(design: Design) -> Design:
+    """Return the design after all checks. Raises one InputError for all its problems."""
     errors = [] if design.is_endpoint else list(script_errors(design.fleet, design.roles))
     errors += _operation_errors(design)
     try:
@@ -142,7 +143,9 @@ def _operation_errors(design: Design) -> list[InputError]:
         return []  # a kind without [load]; a Locust file judges its answers itself
     population = population_of(design.workloads[user])
     operations = (*population.operations, *population.writes)
-    unchecked = [one.name for one in operations if not one.check and one.http is None]
+    unchecked = [
+        operation.name for operation in operations if not operation.check and operation.http is None
+    ]
     if not unchecked:
         return []
     return [
@@ -158,17 +161,17 @@ def _operation_errors(design: Design) -> list[InputError]:
 def summary_of(
     design: Design, results: Path = RESULTS, cores: int | None = None
 ) -> dict[str, object]:
-    """Return the design, for a program; by earlier runs in `results`, how busy it will be.
+    """Return the design's summary as JSON, with the utilisation that earlier runs predict.
 
-    Parameters: cores, of the host that all machines share. Raises InputError if an arm asks for
-    more than its servers can do, by those runs.
+    Parameters: results, the folder of earlier runs; cores of the host that all machines share.
+    Raises InputError if by those runs an arm asks for more than its servers can do.
     """
     fleet, experiment = design.fleet, design.experiment
     kind = kinds.kind_of(design)
     section = kinds.section_of(kind, design)
     load_s = kind.load_s(design, section)
-    done = kind.adapted(design, section)
-    own = kind.disturbs(design, section)
+    adapted_design = kind.adapted(design, section)
+    kind_disturbances = kind.disturbs(design, section)
     utilisation = kind.utilisation(design, results)
     by_arm = (utilisation or {}).get("arms") or {}
     if design.source is not None:
@@ -199,9 +202,9 @@ def summary_of(
             for name, arm in experiment.arms.items()
         },
         "seed": {"value": experiment.design.seed, "stated": experiment.design.seed_is_stated},
-        "infeasible": [asdict(one) for one in infeasible(experiment, fleet, by_arm)],
-        "disturbances": [*dry_run.disturbances(done), *own],
-        "at_once": dry_run.at_once(done, own),
+        "infeasible": [asdict(problem) for problem in infeasible(experiment, fleet, by_arm)],
+        "disturbances": [*dry_run.disturbances(adapted_design), *kind_disturbances],
+        "at_once": dry_run.most_at_once(adapted_design, kind_disturbances),
         "guard": experiment.guard.model_dump(mode="json"),
         "unguarded": kind.unguarded or experiment.guard.unguarded,
         "load_s": load_s,
@@ -219,127 +222,143 @@ def _locustfile(design: Design) -> dict[str, object] | None:
 def _worker(design: Design) -> str | None:
     load = design.experiment.load
     workload = design.workloads.get(load.user)
-    return None if workload is None else sent_by(load.worker, workload.client is not None)
+    return None if workload is None else name_sender(load.worker, workload.client is not None)
 
 
 def _settings(design: Design, arm: Arm, tier: str) -> dict[str, object]:
     settings = arm.of(tier)
-    given = settings.model_dump(exclude_none=True)
-    return given if tier in design.fleet.arbiters else settings.role
+    overrides = settings.model_dump(exclude_none=True)
+    return overrides if tier in design.fleet.arbiters else settings.role
 
 
 def _cost(design: Design, load_s: float | None) -> dict[str, object] | None:
-    """Return the tiers' machines in service, in USD on EC2, an hour and while there is load; None
-    where a type has no price.
+    """Return the price on EC2 of the tiers' machines in service [USD], an hour and while there is
+    load; None if a machine type has no price.
     """
-    region, instances = next(iter(price_book("ec2").regions.items()))
-    prices = {one.name: one.usd_per_hour for one in instances}
+    region, prices = _ec2_prices()
     tiers = design.fleet.tiers.values()
     if any(tier.instance_type not in prices for tier in tiers):
         return None
     usd = sum(tier.nodes * prices[str(tier.instance_type)] for tier in tiers)
-    of_load = None if load_s is None else round(usd * load_s / 3600, 4)
-    return {"usd_per_hour": round(usd, 4), "usd_of_load": of_load, "region": region}
+    load_usd = None if load_s is None else round(usd * load_s / 3600, 4)
+    return {"usd_per_hour": round(usd, 4), "usd_of_load": load_usd, "region": region}
 
 
-def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the same for a person: what, and in words."""
-    yield "experiment", f"{found['experiment']}, kind {found['kind']}"
-    yield "folder", found["folder"]
-    if found["kind"] == ENDPOINT:
-        yield from _endpoint_rows(found)
+def rows_of(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the summary's rows for a person: a label and its text."""
+    yield "experiment", f"{summary['experiment']}, kind {summary['kind']}"
+    yield "folder", summary["folder"]
+    if summary["kind"] == ENDPOINT:
+        yield from _endpoint_rows(summary)
         return
-    for name, tier in found["tiers"].items():
-        words = [f"{tier['nodes']} x {tier['role']}"]
-        words += [f"{tier['standby']} standby"] if tier["standby"] else []
-        words += [f"calls {', '.join(tier['calls'])}"] if tier["calls"] else []
-        yield f"tier {name}", ", ".join([*words, "arbiter" if tier["arbiter"] else "no arbiter"])
-    yield "entries", ", ".join(found["entries"])
-    for name, folder in found["roles"].items():
+    for name, tier in summary["tiers"].items():
+        parts = [f"{tier['nodes']} x {tier['role']}"]
+        parts += [f"{tier['standby']} standby"] if tier["standby"] else []
+        parts += [f"calls {', '.join(tier['calls'])}"] if tier["calls"] else []
+        yield f"tier {name}", ", ".join([*parts, "arbiter" if tier["arbiter"] else "no arbiter"])
+    yield "entries", ", ".join(summary["entries"])
+    for name, folder in summary["roles"].items():
         yield f"role {name}", brief(Path(folder))
-    load = found["load"]
-    yield "load", _load_words(load) if load else f"what kind {found['kind']} asks"
-    if found["locustfile"] is not None:
-        users = locustfile_of(found["locustfile"])
+    load = summary["load"]
+    yield "load", _load_text(load) if load else f"what kind {summary['kind']} asks"
+    if summary["locustfile"] is not None:
+        users = locustfile_of(summary["locustfile"])
         yield from [("sent by", sender_words(users)), *locustfile_rows(users)]
-    elif found["worker"]:
-        yield "sent by", found["worker"]
-    for name, arm in found["arms"].items():
-        yield f"arm {name}", "; ".join(f"{tier}: {_words(one)}" for tier, one in arm.items())
-    yield from _utilisation_rows(found["utilisation"])
-    seed = found["seed"]
+    elif summary["worker"]:
+        yield "sent by", summary["worker"]
+    for name, arm in summary["arms"].items():
+        settings = [f"{tier}: {_settings_text(values)}" for tier, values in arm.items()]
+        yield f"arm {name}", "; ".join(settings)
+    yield from _utilisation_rows(summary["utilisation"])
+    seed = summary["seed"]
     yield "seed", f"{seed['value']}{'' if seed['stated'] else ', drawn now: each run has another'}"
-    for one in found["infeasible"]:
-        yield "infeasible", infeasible_words(one)
-    yield from dry_run.rows(found)
-    yield from _guard_rows(found["guard"], found["unguarded"])
-    load_s = found["load_s"]
-    yield "load for", "as long as it takes" if load_s is None else f"{load_s:g} s, without set-up"
-    cost = found["cost"]
-    yield "price", _price(cost) if cost else "unknown: a tier's instance_type has no EC2 price"
-    for note in found["notes"]:
+    for problem in summary["infeasible"]:
+        yield "infeasible", infeasible_words(problem)
+    yield from dry_run.rows(summary)
+    yield from _guard_rows(summary["guard"], summary["unguarded"])
+    load_s = summary["load_s"]
+    length = "as long as it takes" if load_s is None else f"{duration(load_s)}, without set-up"
+    yield "load for", length
+    yield "price", _price(summary["cost"], summary["tiers"])
+    for note in summary["notes"]:
         yield "note", note["text"]
 
 
-def _endpoint_rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _endpoint_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield a summary of a design that makes no fleet."""
-    load = found["load"]
+    load = summary["load"]
     yield "service", load["target"] or "named by --target"
-    yield "load", _load_words(load)
-    yield "sent by", found["worker"] or "nobody"
-    yield from _guard_rows(found["guard"], found["unguarded"])
-    yield "load for", f"{found['load_s']:g} s"
+    yield "load", _load_text(load)
+    yield "sent by", summary["worker"] or "nobody"
+    yield from _guard_rows(summary["guard"], summary["unguarded"])
+    yield "load for", duration(summary["load_s"])
 
 
-def _price(cost: Mapping[str, Any]) -> str:
+def _ec2_prices() -> tuple[str, dict[str, float]]:
+    """Return the first region of the price book, and USD an hour by machine type there."""
+    region, instances = next(iter(price_book("ec2").regions.items()))
+    return region, {instance.name: instance.usd_per_hour for instance in instances}
+
+
+def _price(cost: Mapping[str, Any] | None, tiers: Mapping[str, Any]) -> str:
+    if cost is None:
+        prices = _ec2_prices()[1]
+        unpriced = [name for name, tier in tiers.items() if tier["instance_type"] not in prices]
+        return (
+            f"unknown on EC2 ({', '.join(unpriced)}): give instance_type in fleet.tfvars, a type "
+            "of `sparecraft prices`; nothing in Docker on this host"
+        )
     usd = f"{cost['usd_per_hour']:g} USD an hour on EC2 in {cost['region']}"
     if cost["usd_of_load"] is not None:
         usd += f", {cost['usd_of_load']:g} USD while there is load"
     return f"{usd}; nothing in Docker on this host"
 
 
-def _load_words(load: Mapping[str, Any]) -> str:
+def _load_text(load: Mapping[str, Any]) -> str:
     share = load["utilisation"]
-    much = (
-        f"{load['rate_per_s']:g}/s{_varies_words(load)}"
+    rate = (
+        f"{load['rate_per_s']:g}/s{_rate_changes(load)}"
         if share is None
         else f"{share:.0%} of the CPU of the tier that binds, by a calibration"
     )
-    return f"{load['user']}, {load['arrivals']}, {much}"
+    return f"{load['user']}, {load['arrivals']}, {rate}"
 
 
-def _varies_words(load: Mapping[str, Any]) -> str:
-    """Return a rate that is another at other times."""
+def _rate_changes(load: Mapping[str, Any]) -> str:
+    """Describe the changes of a rate over time; "" if it is constant."""
     if load["trace"]:
         return f" on average, as {load['trace']} says"
-    return "".join(f", {one['target']:g}/s after {one['duration']:g} s" for one in load["stages"])
+    stages = load["stages"]
+    return "".join(f", {stage['target']:g}/s after {stage['duration']:g} s" for stage in stages)
 
 
-def _utilisation_rows(found: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
-    if found is None:
+def _utilisation_rows(utilisation: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    if utilisation is None:
         return
-    if not found["arms"]:
+    if not utilisation["arms"]:
         yield "utilisation", "not known before a first valid run"
         return
-    for arm, tiers in found["arms"].items():
-        yield f"utilisation {arm}", ", ".join(f"{tier} {u:.0%}" for tier, u in tiers.items())
-    by = "at most, whatever each tier's work is"
-    if not found["at_most"]:
-        by = f"by the work of run {found['run']}, at {found['rate_per_s']:.3g}/s"
-    yield "utilisation is", by
+    for arm, tiers in utilisation["arms"].items():
+        shares = [f"{tier} {share:.0%}" for tier, share in tiers.items()]
+        yield f"utilisation {arm}", ", ".join(shares)
+    basis = "at most, whatever each tier's work is"
+    if not utilisation["at_most"]:
+        basis = f"by the work of run {utilisation['run']}, at {utilisation['rate_per_s']:.3g}/s"
+    yield "utilisation is", basis
 
 
 def _guard_rows(guard: Mapping[str, Any], unguarded: str | None) -> Iterator[tuple[str, str]]:
     if unguarded is not None:
         yield "guard", f"none: {unguarded}"
         return
-    stated = {key: value for key, value in guard.items() if value is not None}
+    limits = {key: value for key, value in guard.items() if value is not None}
     if guard["error_share_max"] is None and guard["p99_ms_max"] is None:
-        stated = {key: stated[key] for key in stated if key not in ("window_s", "requests_min")}
-    yield "guard", _words(stated) if stated else "none, and nothing says why"
+        limits = {key: limits[key] for key in limits if key not in ("window_s", "requests_min")}
+    no_guard = "none: no error ends the run; [guard] error_share_max = 0.5 in experiment.toml would"
+    yield "guard", _settings_text(limits) if limits else no_guard
 
 
-def _words(settings: Mapping[str, Any]) -> str:
+def _settings_text(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in settings.items()) or "as it is"
 
 

@@ -15,11 +15,9 @@ from core.errors import InputError
 from core.runfiles.folder import run_folder
 from core.runfiles.result import Result, read_result
 from core.terminal import JsonOption, out, print_json
-from experiments import kinds
-from experiments.commands.list import left_out
-from experiments.commands.options import run_folders, words
+from experiments.commands.list import kind_values, report_left_out
+from experiments.commands.options import cell_text, run_folders
 from experiments.record.disturbed import taken_share
-from experiments.record.result import of_kind
 from experiments.report.text import milliseconds, number, percent, usd
 
 
@@ -48,56 +46,54 @@ def compare(
             hint="`sparecraft report RUN` shows a single one.",
         )
     columns: dict[Path, dict[str, object]] = {}
-    wrong: list[InputError] = []
+    problems: list[InputError] = []
     for run in runs:
         try:
             folder = run_folder(run)
             columns[folder] = column(folder, read_result(folder))
         except InputError as error:
-            wrong.append(error)
+            problems.append(error)
     if not columns:
-        raise_all(wrong)
-    for one in wrong:
-        left_out(one)
+        raise_all(problems)
+    for problem in problems:
+        report_left_out(problem)
     if as_json:
-        print_json({"runs": [{"folder": str(run), **one} for run, one in columns.items()]})
+        print_json({"runs": [{"folder": str(run), **values} for run, values in columns.items()]})
     else:
         _show(list(columns.values()))
-    if wrong:
+    if problems:
         raise typer.Exit(InputError.exit_code)
 
 
 def _show(columns: Sequence[Mapping[str, Any]]) -> None:
-    names = (escape(str(one["experiment"])) for one in columns)
+    names = (escape(str(values["experiment"])) for values in columns)
     table = Table("", *names, box=None, pad_edge=False)
-    for key in dict.fromkeys(key for one in columns for key in one if key != "experiment"):
-        name, show = _in_words(key)
-        table.add_row(escape(name), *(escape(show(one.get(key))) for one in columns))
+    for key in dict.fromkeys(key for values in columns for key in values if key != "experiment"):
+        name, show = _name_and_style(key)
+        table.add_row(escape(name), *(escape(show(values.get(key))) for values in columns))
     out.print(table)
 
 
-def _in_words(key: str) -> tuple[str, Callable[[Any], str]]:
+def _name_and_style(key: str) -> tuple[str, Callable[[Any], str]]:
     """Return a figure's name and style in a report, by the unit that ends its key."""
     if key.endswith("_ms"):
         return key.removesuffix("_ms"), milliseconds
     if key.endswith("error_share"):
         return f"{key.removesuffix('error_share')}errors", percent
+    if key.endswith(" gain"):
+        return f"{key} (95 % interval)", cell_text
     if key == "taken by others":
-        return key, percent
+        return "cores taken by other work", percent
+    if key.endswith("_per_s"):
+        return f"{key.removesuffix('_per_s')}, 1/s", number
     if "USD" in key:
         return key, lambda value: usd(value).removesuffix(" USD")
-    return key, lambda value: words(value) if isinstance(value, (bool, dict)) else number(value)
+    return key, lambda value: cell_text(value) if isinstance(value, (bool, dict)) else number(value)
 
 
 def column(run: Path, result: Result) -> dict[str, object]:
-    """Return the columns that are held against the other runs."""
+    """Return a run's values that are compared with those of other runs."""
     stopped, slo, host = result.get("stopped"), result["slo"], result["host"]
-    try:
-        kind = kinds.find(result["kind"])
-    except InputError:  # of somebody's own, which is not here
-        found: Mapping[str, object] = {}
-    else:
-        found = of_kind(run, lambda: kind.compared_values(result))
     return {
         "experiment": result["experiment"],
         "run": result["run"],
@@ -110,5 +106,5 @@ def column(run: Path, result: Result) -> dict[str, object]:
         "rent, USD": result["cost"]["usd"],
         "commit": result["commit"],
         "cores": host.get("cores"),
-        **found,
+        **kind_values(run, result, lambda kind: kind.compared_values(result)),
     }

@@ -25,7 +25,7 @@ from experiments.testbed import runs
 
 _BIN = ROOT / "build" / "bin"
 _CORES_MIN, _MEMORY_GB_MIN, _DISK_GB_MIN = 2, 4.0, 5.0
-_SETUP = "Call `make setup`."
+_SETUP, _BUILD = "Call `make setup`.", "Call `ci/build`."
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,11 @@ def doctor(chosen: Chosen, results: ResultsOption = RESULTS, as_json: JsonOption
 
     Example: sparecraft doctor
     """
-    lines = [*_programs(), *_agents(), *_host(results), *_going_on(chosen)]
+    lines = [*_programs(), *_agents(), *_host(results), *_activity(chosen)]
     if as_json:
-        print_json({"ok": all(line.ok for line in lines), "lines": [asdict(one) for one in lines]})
+        print_json(
+            {"ok": all(line.ok for line in lines), "lines": [asdict(line) for line in lines]}
+        )
     else:
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
         for line in lines:
@@ -62,13 +64,13 @@ def doctor(chosen: Chosen, results: ResultsOption = RESULTS, as_json: JsonOption
 def _programs() -> Iterator[Line]:
     versions = manifest.versions()
     yield Line("sparecraft", True, f"{versions['sparecraft']}, commit {versions['commit']}")
-    for what, hint in (
+    for name, hint in (
         ("docker", "`make setup`, or `systemctl start docker`; the user must be in its group."),
         ("terraform", "Install Terraform 1.9 or later; `make setup` says where from."),
     ):
-        there = versions[what] != "unknown"
+        works = versions[name] != "unknown"
         yield Line(
-            what, there, versions[what] if there else "does not answer", "" if there else hint
+            name, works, versions[name] if works else "does not answer", "" if works else hint
         )
 
 
@@ -82,34 +84,36 @@ def _agents() -> Iterator[Line]:
         program = _BIN / name
         if not program.is_file():
             yield Line(name, False, "not built", _SETUP)
-        elif option and _printed(program, option) != (CONTRACTS / contract).read_text().strip():
-            yield Line(name, False, f"of another version than contracts/{contract}", "ci/build")
+        elif option and _output_of(program, option) != (CONTRACTS / contract).read_text().strip():
+            yield Line(name, False, f"of another version than contracts/{contract}", _BUILD)
         else:
-            yield Line(name, True, f"{program.stat().st_size / 1e6:.1f} MB")
+            yield Line(name, True, f"built, {program.stat().st_size / 1e6:.1f} MB")
 
 
-def _printed(program: Path, option: str) -> str:
+def _output_of(program: Path, option: str) -> str:
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [program, option], capture_output=True, text=True, timeout=20, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
-    return done.stdout.strip()
+    return process.stdout.strip()
 
 
 def _host(results: Path) -> Iterator[Line]:
     host = manifest.host()
     cores, memory_gb = host["cores"], host["memory_gb"]
-    more = "A smaller host measures itself: use a larger one, or EC2."
-    yield _at_least("cores", cores, _CORES_MIN, f"{cores}, {host['cpu']}", more)
-    yield _at_least("memory", memory_gb, _MEMORY_GB_MIN, f"{memory_gb:g} GB", more)
-    there = next(one for one in (results.resolve(), *results.resolve().parents) if one.exists())
-    if not there.is_dir():
-        yield Line("results", False, f"{there} is no folder", "Give another one with --results.")
-    free_gb = shutil.disk_usage(there).free / 1e9
-    found = f"{free_gb:.1f} GB free in {there}"
-    yield _at_least("disk", free_gb, _DISK_GB_MIN, found, "Make room; a run writes some 100 MB.")
+    hint = "A smaller host measures itself: use a larger one, or EC2."
+    yield _at_least("cores", cores, _CORES_MIN, f"{cores}, {host['cpu']}", hint)
+    yield _at_least("memory", memory_gb, _MEMORY_GB_MIN, f"{memory_gb:g} GB", hint)
+    folder = next(path for path in (results.resolve(), *results.resolve().parents) if path.exists())
+    if not folder.is_dir():
+        yield Line("results", False, f"{folder} is no folder", "Give another one with --results.")
+    free_gb = shutil.disk_usage(folder).free / 1e9
+    free_text = f"{free_gb:.1f} GB free in {folder}"
+    yield _at_least(
+        "disk", free_gb, _DISK_GB_MIN, free_text, "Make room; a run writes some 100 MB."
+    )
     unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
     yield Line("cgroups", True, f"version {2 if unified else 1}, kernel {host['kernel']}")
     load = os.getloadavg()[0]
@@ -117,18 +121,17 @@ def _host(results: Path) -> Iterator[Line]:
     yield Line("busy", True, f"load average {load:.1f} on {cores} cores", busy * (load > cores / 2))
 
 
-def _at_least(what: str, value: float, least: float, found: str, hint: str) -> Line:
-    enough = value >= least
-    return Line(
-        what, enough, found if enough else f"{found}, {least:g} are needed", "" if enough else hint
-    )
+def _at_least(name: str, value: float, least: float, description: str, hint: str) -> Line:
+    if value >= least:
+        return Line(name, True, description)
+    return Line(name, False, f"{description}, {least:g} are needed", hint)
 
 
-def _going_on(chosen: Chosen) -> Iterator[Line]:
+def _activity(chosen: Chosen) -> Iterator[Line]:
     active = ", ".join(f"{run.experiment} (process {run.pid})" for run in runs.active())
     yield Line("runs", True, active or "none", "One goes on at a time." if active else "")
     try:
-        fleets = chosen.entry.fleets(chosen.given)
+        fleets = chosen.entry.fleets(chosen.options)
     except SparecraftError as error:
         yield Line("fleets", True, f"unknown: {error.got}")
         return

@@ -65,72 +65,82 @@ def down(
                 got="both",
                 hint="Give one of them.",
             )
-        gone = [_named(chosen, experiment, console)]
+        removals = [_remove_named(chosen, experiment, console)]
     else:
-        gone = _all(chosen, yes or all_fleets, console)
+        removals = _remove_all(chosen, yes or all_fleets, console)
     if as_json:
-        print_json({"platform": chosen.entry.name, "fleets": [asdict(one) for one in gone]})
+        print_json(
+            {"platform": chosen.entry.name, "fleets": [asdict(removal) for removal in removals]}
+        )
 
 
-def _all(chosen: Chosen, yes: bool, console: Console) -> list[_Removal]:
+def _remove_all(chosen: Chosen, yes: bool, console: Console) -> list[_Removal]:
     names = chosen.entry.experiments()
     if not names:
         say(f"No fleet on {chosen.entry.name} was made here.", console)
         return []
-    several = f"all {len(names)} fleets" if len(names) > 1 else "the fleet"
-    question = f"Remove {several} on {chosen.entry.name}: {', '.join(names)}?"
+    subject = f"all {len(names)} fleets" if len(names) > 1 else "the fleet"
+    question = f"Remove {subject} on {chosen.entry.name}: {', '.join(names)}?"
     confirm(question, yes, "a name, or --all")
-    return [_report_removal(_removed(chosen, name, names, console), console) for name in names]
+    return [_report_removal(_remove(chosen, name, names, console), console) for name in names]
 
 
-def _named(chosen: Chosen, given: str, console: Console) -> _Removal:
-    """Raises InputError for a name that nothing has: it is a slip, and a fleet may still be up."""
-    made = chosen.entry.experiments()
-    name = given if given in made else _experiment_of(given)
-    is_name = name in made or re.fullmatch(NAME, name) is not None
-    if is_name:  # what is none may be a path, and states are kept by name
-        gone = _removed(chosen, name, made, console)
-        if gone.removed or _is_known(given):
-            return _report_removal(gone, console)
-    near = get_close_matches(Path(name).name, {*made, *designs_available()}, n=1, cutoff=0.5)
+def _remove_named(chosen: Chosen, name_or_folder: str, console: Console) -> _Removal:
+    """Remove the fleet of this name. Raises InputError for a name that no fleet, design or run has,
+    because it may be a slip while a fleet is up.
+    """
+    experiments = chosen.entry.experiments()
+    name = name_or_folder if name_or_folder in experiments else _experiment_of(name_or_folder)
+    is_name = name in experiments or re.fullmatch(NAME, name) is not None
+    if is_name:  # anything else may be a path, and states are kept by name
+        removal = _remove(chosen, name, experiments, console)
+        if removal.removed or _is_known(name_or_folder):
+            return _report_removal(removal, console)
+    suggestions = get_close_matches(
+        Path(name).name, {*experiments, *designs_available()}, n=1, cutoff=0.5
+    )
     raise InputError(
-        f"sparecraft down {given}",
+        f"sparecraft down {name_or_folder}",
         expected=f"the name of a fleet on {chosen.entry.name}, or of a design or run that is here",
         got="a name that none of them has" if is_name else "no name of an experiment",
-        hint=f"Did you mean {near[0]}?" if near else "`sparecraft list` shows all of them.",
+        hint=f"Did you mean {suggestions[0]}?"
+        if suggestions
+        else "`sparecraft list` shows all of them.",
     )
 
 
-def _experiment_of(given: str) -> str:
-    """Return the experiment of a design's folder, whose name may be another; else what was
-    given.
+def _experiment_of(name_or_folder: str) -> str:
+    """Return the experiment of a design's folder, which may be named differently; else the
+    argument itself.
     """
-    file = Path(given) / "fleet.tfvars"
+    file = Path(name_or_folder) / "fleet.tfvars"
     if not file.is_file():
-        return given
+        return name_or_folder
     try:
         return str(read_tfvars(file).values["experiment"])
     except (InputError, KeyError):
-        return Path(given).resolve().name
+        return Path(name_or_folder).resolve().name
 
 
-def _removed(chosen: Chosen, name: str, made: Collection[str], console: Console) -> _Removal:
-    """Swept whether or not it was made here: a label or a tag may be all that is left of it."""
-    fleet = chosen.entry.for_down(name, chosen.given)
+def _remove(chosen: Chosen, name: str, experiments: Collection[str], console: Console) -> _Removal:
+    """Remove a fleet and sweep its remains, also if it was not made here: only a label or a tag may
+    be left of it.
+    """
+    fleet = chosen.entry.for_down(name, chosen.options)
     swept = fleet.down(lambda line: say(f"  {line}", console))
-    for thing in swept:
-        say(f"  swept {thing}", console)
-    return _Removal(name, name in made or bool(swept), swept)
+    for resource in swept:
+        say(f"  swept {resource}", console)
+    return _Removal(name, name in experiments or bool(swept), swept)
 
 
-def _report_removal(gone: _Removal, console: Console) -> _Removal:
-    said = "removed" if gone.removed else "nothing to remove"
-    say(f"{gone.experiment}: {said}", console)
-    return gone
+def _report_removal(removal: _Removal, console: Console) -> _Removal:
+    outcome = "removed" if removal.removed else "nothing to remove"
+    say(f"{removal.experiment}: {outcome}", console)
+    return removal
 
 
 def _is_known(name: str) -> bool:
-    """A design of this name or in this folder is there, or a run of it."""
+    """Return true if there is a design of this name or in this folder, or a run of it."""
     return (
         Path(name, "fleet.tfvars").is_file()
         or name in designs_available()

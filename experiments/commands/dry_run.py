@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from core.units import duration
 from experiments.design import Design
 from experiments.design.contracts import KINDS, MACHINE_CRASH
 from experiments.design.disturbance import Disturbance, Times
@@ -15,64 +16,69 @@ from experiments.design.injections import Injection, Step, injections
 from experiments.design.schedule import block_length_s, blocks
 from experiments.report.text import by_number
 
-_DRAWN = ("port", "peer")  # of a noisy pair: another in each episode
+_DRAWN = ("port", "peer")  # parameters of a noisy pair that differ from episode to episode
 _BLOCKS_SHOWN = 6
 
 
 def disturbances(design: Design) -> list[Disturbance]:
-    """Return each kind with its parameters: its machines, each with how often and how long it is
-    disturbed in all blocks together, its commands and its undo.
+    """Return the disturbances, one for each kind and its parameters: machines, commands and undo.
+
+    Each machine has the number and the total duration of its disturbances in all blocks together.
     """
     experiment, fleet = design.experiment, design.fleet
     length_s = block_length_s(experiment)
-    found: dict[str, Disturbance] = {}
+    by_key: dict[str, Disturbance] = {}
     machines: dict[str, dict[str, Times]] = {}
     for block in blocks(experiment):
         for injection in injections(experiment, fleet, block):
             for step in injection.steps:
-                stated = _stated(experiment, injection, step)
-                key = repr((injection.what, step.kind, injection.fault, sorted(stated.items())))
-                one = found.setdefault(key, _described(experiment, injection, step, stated))
-                if "repeat" in one:
-                    begun = one["begins_s"].setdefault(str(block.repeat + 1), [])
-                    begun += {round(injection.at_s, 1)} - set(begun)
-                own = machines.setdefault(key, {})
-                times = own.setdefault(step.machine, {"times": 0, "seconds": 0.0})
+                parameters = _stated_parameters(experiment, injection, step)
+                key = repr((injection.what, step.kind, injection.fault, sorted(parameters.items())))
+                disturbance = by_key.setdefault(
+                    key, _describe(experiment, injection, step, parameters)
+                )
+                if "repeat" in disturbance:
+                    begins = disturbance["begins_s"].setdefault(str(block.repeat + 1), [])
+                    begins += {round(injection.at_s, 1)} - set(begins)
+                machine_times = machines.setdefault(key, {})
+                times = machine_times.setdefault(step.machine, {"times": 0, "seconds": 0.0})
                 times["times"] += 1
                 times["seconds"] += min(injection.end_s, length_s) - injection.at_s
-    for key, one in found.items():
-        one["machines"] = {
+    for key, disturbance in by_key.items():
+        disturbance["machines"] = {
             name: {"times": times["times"], "seconds": round(times["seconds"], 1)}
             for name, times in sorted(machines[key].items(), key=lambda item: by_number(item[0]))
         }
-    return [*found.values(), *_crashes(design)]
+    return [*by_key.values(), *_crashes(design)]
 
 
-def _stated(experiment: Experiment, injection: Injection, step: Step) -> Mapping[str, Any]:
-    """Return the parameters, but for what is drawn in each block."""
+def _stated_parameters(
+    experiment: Experiment, injection: Injection, step: Step
+) -> Mapping[str, Any]:
+    """Return the parameters that the design states, without those that are drawn in each block."""
     if injection.fault is not None:
         return experiment.faults[injection.fault].parameters
     return {key: value for key, value in step.parameters.items() if key not in _DRAWN}
 
 
-def _described(
-    experiment: Experiment, injection: Injection, step: Step, stated: Mapping[str, Any]
+def _describe(
+    experiment: Experiment, injection: Injection, step: Step, parameters: Mapping[str, Any]
 ) -> Disturbance:
     kind = KINDS[step.kind]
-    drawn = dict.fromkeys(set(_DRAWN) & set(step.parameters))  # said as PORT and PEER
+    drawn_parameters = dict.fromkeys(set(_DRAWN) & set(step.parameters))  # shown as PORT and PEER
     fault = None if injection.fault is None else experiment.faults[injection.fault]
-    found: Disturbance = {
+    disturbance: Disturbance = {
         "what": injection.what,
         "kind": step.kind,
-        "parameters": dict(stated),
+        "parameters": dict(parameters),
         "at_s": injection.at_s if injection.what == "fault" else None,
         "machines": {},
-        "commands": kind.render(kind.commands, {**stated, **drawn}),
-        "undo": kind.render(kind.undo, {**stated, **drawn}),
+        "commands": kind.render(kind.commands, {**parameters, **drawn_parameters}),
+        "undo": kind.render(kind.undo, {**parameters, **drawn_parameters}),
     }
     if fault is not None and fault.repeat is not None:
-        found |= {"repeat": fault.repeat.model_dump(exclude_none=True), "begins_s": {}}
-    return found
+        disturbance |= {"repeat": fault.repeat.model_dump(exclude_none=True), "begins_s": {}}
+    return disturbance
 
 
 def _crashes(design: Design) -> list[Disturbance]:
@@ -97,63 +103,68 @@ def _crashes(design: Design) -> list[Disturbance]:
     ]
 
 
-def at_once(design: Design, own: Sequence[Disturbance] = ()) -> dict[str, int]:
+def most_at_once(design: Design, kind_disturbances: Sequence[Disturbance] = ()) -> dict[str, int]:
     """Return the most machines of each tier that are disturbed at once.
 
-    Crashes may affect all machines of a tier. `own`, the faults of a kind, affect as many machines
-    as their `at_once` says, or one.
+    Crashes may affect all machines of a tier. `kind_disturbances`, the faults of a kind, affect as
+    many machines as their `at_once` says, or one.
     """
     most = most_in_any_block(design.experiment, design.fleet)
-    crashed = {name for one in _crashes(design) for name in one["machines"]}
+    crash_machines = {name for disturbance in _crashes(design) for name in disturbance["machines"]}
     return {
         tier: max(
-            len(touched.machines),
-            len(crashed & set(design.fleet.nodes_of(tier))),
-            *(_own_at_once(one, design.fleet.nodes_of(tier)) for one in own),
+            len(disturbed.machines),
+            len(crash_machines & set(design.fleet.nodes_of(tier))),
+            *(
+                _machines_at_once(disturbance, design.fleet.nodes_of(tier))
+                for disturbance in kind_disturbances
+            ),
         )
-        for tier, touched in most.items()
+        for tier, disturbed in most.items()
     }
 
 
-def _own_at_once(own: Disturbance, nodes: Sequence[str]) -> int:
-    return min(own.get("at_once", 1), len(set(own["machines"]) & set(nodes)))
+def _machines_at_once(disturbance: Disturbance, nodes: Sequence[str]) -> int:
+    return min(disturbance.get("at_once", 1), len(set(disturbance["machines"]) & set(nodes)))
 
 
-def rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the same for a person."""
-    for one in found["disturbances"]:
+def rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the disturbances of a summary for a person: rows of a label and its text."""
+    for disturbance in summary["disturbances"]:
         parameters = [f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
-                      for key, value in one["parameters"].items()]  # fmt: skip
-        yield one["kind"], ", ".join([*parameters, _times(one)])
-        yield "  on", ", ".join(one["machines"])
-        if "repeat" in one:
-            said = ", ".join(f"{key} {value}" for key, value in one["repeat"].items())
-            yield "  repeat", f"{said}, drawn from the seed"
-            yield "  begins", _begins(one["begins_s"])
-        yield "  commands", one["commands"]
-        yield "  undo", one["undo"]
-    if not found["disturbances"]:
+                      for key, value in disturbance["parameters"].items()]  # fmt: skip
+        yield disturbance["kind"], ", ".join([*parameters, _times_text(disturbance)])
+        yield "  on", ", ".join(disturbance["machines"])
+        if "repeat" in disturbance:
+            rule = ", ".join(f"{key} {value}" for key, value in disturbance["repeat"].items())
+            yield "  repeat", f"{rule}, drawn from the seed"
+            yield "  begins", _begins_text(disturbance["begins_s"])
+        yield "  commands", disturbance["commands"]
+        yield "  undo", disturbance["undo"]
+    if not summary["disturbances"]:
         yield "disturbs", "nothing"
         return
-    most = ", ".join(f"{tier} {count}" for tier, count in found["at_once"].items())
+    most = ", ".join(f"{tier} {count}" for tier, count in summary["at_once"].items())
     yield "at once at most", f"{most} machines"
 
 
-def _begins(by_block: Mapping[str, Sequence[float]]) -> str:
+def _begins_text(by_block: Mapping[str, Sequence[float]]) -> str:
     """Describe the seconds of each block, for a limited number of blocks."""
-    shown = [
+    texts = [
         f"block {block}: {', '.join(f'{at_s:g}' for at_s in begins)} s"
         for block, begins in list(by_block.items())[:_BLOCKS_SHOWN]
     ]
-    rest = len(by_block) - len(shown)
-    return "; ".join(shown) + (f"; and {rest} blocks more" if rest else "")
+    rest = len(by_block) - len(texts)
+    return "; ".join(texts) + (f"; and {rest} blocks more" if rest else "")
 
 
-def _times(one: Disturbance) -> str:
-    counted = [times for times in one["machines"].values() if times is not None]
-    if not counted:
-        return one.get("when", "at times drawn from the seed")
-    total = sum(times["times"] for times in counted)
-    seconds = sum(times["seconds"] for times in counted)
-    begins = "" if one["at_s"] is None else f", from {one['at_s']:g} s of a block on"
-    return f"{total} times, {seconds:.0f} s in all{begins}"
+def _times_text(disturbance: Disturbance) -> str:
+    counts = [times for times in disturbance["machines"].values() if times is not None]
+    if not counts:
+        return disturbance.get("when", "at times drawn from the seed")
+    total = sum(times["times"] for times in counts)
+    seconds = sum(times["seconds"] for times in counts)
+    begins = (
+        "" if disturbance["at_s"] is None else f", from {disturbance['at_s']:g} s of a block on"
+    )
+    return f"{total:,} times, {duration(seconds)} in all{begins}"

@@ -22,14 +22,16 @@ _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the glossary: its word, others for the same, and what they mean."""
+    """A row of the glossary: a word, its synonyms, and their meaning."""
 
     words: tuple[str, ...]
     meaning: str
 
-    def is_in(self, text: str) -> bool:
+    def occurs_in(self, text: str) -> bool:
         """True if a text uses one of the words."""
-        return any(re.search(rf"(?<![\w-]){re.escape(one)}s?(?![\w-])", text) for one in self.words)
+        return any(
+            re.search(rf"(?<![\w-]){re.escape(word)}s?(?![\w-])", text) for word in self.words
+        )
 
 
 def entries() -> list[Entry]:
@@ -44,19 +46,21 @@ def _rows(table: str) -> Iterator[Entry]:
         yield Entry(tuple(plain[0].split(", ")), plain[1])
 
 
-def words_of(text: str) -> str:
-    """Return the line below a command's help: which of its words the glossary has; ""
-    without any.
+def glossary_line(text: str) -> str:
+    """Return the line below a command's help that names its words of the glossary; "" without
+    any.
     """
-    used = [entry.words[0] for entry in entries() if entry.is_in(text)]
+    names = [entry.words[0] for entry in entries() if entry.occurs_in(text)]
     return (
-        f"Words: {', '.join(used)}. `sparecraft glossary WORD` says what one means." if used else ""
+        f"Words: {', '.join(names)}. `sparecraft glossary WORD` says what one means."
+        if names
+        else ""
     )
 
 
 def _names(incomplete: str) -> list[str]:
-    found = [word for entry in entries() for word in entry.words]
-    return [word for word in found if word.startswith(incomplete)]
+    words = [word for entry in entries() for word in entry.words]
+    return [word for word in words if word.startswith(incomplete)]
 
 
 def glossary(
@@ -71,33 +75,36 @@ def glossary(
 
     Example: sparecraft glossary NodT
     """
-    found = entries() if word is None else [_find_entry(word)]
+    selection = entries() if word is None else [_find_entry(word)]
     if as_json:
-        print_json({one.words[0]: {"words": one.words, "meaning": one.meaning} for one in found})
+        print_json(
+            {
+                entry.words[0]: {"words": entry.words, "meaning": entry.meaning}
+                for entry in selection
+            }
+        )
         return
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
-    for one in found:
-        table.add_row(", ".join(one.words), one.meaning)
+    for entry in selection:
+        table.add_row(", ".join(entry.words), entry.meaning)
     out.print(table, markup=False, highlight=False)
 
 
 def _find_entry(word: str) -> Entry:
-    """Return the entry of a word, in whatever case or number. Raises InputError if there is
-    none.
-    """
-    known = {one.lower(): entry for entry in entries() for one in entry.words}
-    wanted = word.strip().lower()
-    entry = known.get(wanted) or known.get(wanted.removesuffix("s"))
+    """Return the entry of a word, in any case and number. Raises InputError if there is none."""
+    known = {name.lower(): entry for entry in entries() for name in entry.words}
+    key = word.strip().lower()
+    entry = known.get(key) or known.get(key.removesuffix("s"))
     if entry is None:
-        near = get_close_matches(wanted, known)
+        suggestions = get_close_matches(key, known)
         raise InputError(
             f"sparecraft glossary {word}",
             expected="a word of the glossary",
             got=word,
-            hint=f"Did you mean {' or '.join(known[one].words[0] for one in near)}?"
-            if near
+            hint=f"Did you mean {' or '.join(known[name].words[0] for name in suggestions)}?"
+            if suggestions
             else "`sparecraft glossary` shows all of them.",
         )
     return entry

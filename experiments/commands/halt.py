@@ -34,33 +34,35 @@ def halt(
 
     Example: sparecraft halt mediawiki-noisy --reason "the host is needed"
     """
-    going_on = runs.active()
-    meant = [run for run in going_on if name in (None, run.experiment, run.design)]
-    if name is not None and not meant:
+    active_runs = runs.active()
+    targets = [run for run in active_runs if name in (None, run.experiment, run.design)]
+    if name is not None and not targets:
         raise InputError(
             f"sparecraft halt {name}",
             expected="a current run",
-            got=f"one of {', '.join(run.experiment for run in going_on)}" if going_on else "none",
+            got=f"only {', '.join(run.experiment for run in active_runs)}"
+            if active_runs
+            else "none",
             hint="`sparecraft list` shows what is up; `sparecraft down NAME` removes a fleet that "
             "a killed run left.",
         )
-    meant = [one for one in going_on if any(_together(one, other) for other in meant)]
-    for run in sorted(meant, key=lambda run: run.is_night):  # a night would interrupt its run
-        runs.halt(run, reason)
+    targets = [
+        run for run in active_runs if any(_belong_together(run, target) for target in targets)
+    ]
+    runs.halt(targets, reason)
     if as_json:
-        print_json({"halted": [asdict(run) for run in meant], "reason": reason})
+        print_json({"halted": [asdict(run) for run in targets], "reason": reason})
         return
-    for run in meant:
-        what = f"night of {run.design}" if run.is_night else run.experiment
-        say(f"{what}: told (process {run.pid})")
-    if not meant:
+    for run in targets:
+        label = f"night of {run.design}" if run.is_night else run.experiment
+        say(f"{label}: told to end (process {run.pid})")
+    if not targets:
         say("No run goes on here.")
 
 
-def _together(one: runs.Active, other: runs.Active) -> bool:
-    """Tell whether both are the same, or one is a night and the other its run.
-
+def _belong_together(first: runs.Active, second: runs.Active) -> bool:
+    """Return true if both are the same, or if one is a night and the other its run.
     No other run can be active in a night's results.
     """
-    night, run = sorted((one, other), key=lambda active: not active.is_night)
-    return one == other or (night.is_night and Path(run.folder).is_relative_to(night.folder))
+    night, run = sorted((first, second), key=lambda active: not active.is_night)
+    return first == second or (night.is_night and Path(run.folder).is_relative_to(night.folder))

@@ -46,27 +46,27 @@ def compose(
     """
     from experiments.importers.compose import import_compose
 
-    told = _parse_speaks(speaks or ())
-    asked = sys.stdin.isatty() and not as_json
+    answers = _parse_speaks(speaks or ())
+    interactive = sys.stdin.isatty() and not as_json
 
     def ask(service: Service) -> Answer | None:
-        if service.name in told or not asked:
-            return told.get(service.name)
+        if service.name in answers or not interactive:
+            return answers.get(service.name)
         return _ask(service)
 
-    made = import_compose(
+    design = import_compose(
         file, to, experiment_name(to), ask, profiles=profile or (), env_file=env_file
     )
-    unknown = sorted({*told} - {one.service.name for one in made.tiers})
+    unknown = sorted({*answers} - {tier.service.name for tier in design.tiers})
     if as_json:
-        print_json(made.to_json())
+        print_json(design.to_json())
         return
-    for tier in made.tiers:
-        calls = f", calls {', '.join(made.called_by(tier))}" if tier.calls else ""
+    for tier in design.tiers:
+        calls = f", calls {', '.join(design.callees(tier))}" if tier.calls else ""
         arbiter = "an arbiter" if tier.arbiter else "no arbiter"
         say(f"{tier.name}: {tier.nodes} x {tier.protocol} at port {tier.port}, {arbiter}{calls}")
-    for place, why in made.unhonoured:
-        say(f"not as written: {place}: {why}")
+    for place, reason in design.unhonoured:
+        say(f"not as written: {place}: {reason}")
     for name in unknown:
         say(f"--speaks {name}: no such service")
     say(f"{to}: README.md lists the tiers, and what of the file has no effect.")
@@ -74,23 +74,23 @@ def compose(
 
 
 def _parse_speaks(speaks: list[str] | tuple[str, ...]) -> dict[str, Answer]:
-    found = {}
+    answers = {}
     for text in speaks:
-        name, _, said = text.partition("=")
-        found[name] = _answer(said, f"--speaks {text}")
-    return found
+        name, _, protocol = text.partition("=")
+        answers[name] = _parse_answer(protocol, f"--speaks {text}")
+    return answers
 
 
-def _answer(said: str, place: str) -> Answer:
+def _parse_answer(text: str, place: str) -> Answer:
     from experiments.design.contracts import PROTOCOLS
     from experiments.importers.compose import Answer
 
-    parts = re.fullmatch(r"([a-z]+)(?::([0-9]{1,5}))?", said)
+    parts = re.fullmatch(r"([a-z]+)(?::([0-9]{1,5}))?", text)
     if parts is None or parts[1] not in PROTOCOLS or not 0 < int(parts[2] or 1) <= 65535:
         raise InputError(
             place,
             expected=f"PROTOCOL or PROTOCOL:PORT, of {', '.join(PROTOCOLS)}",
-            got=repr(said),
+            got=repr(text),
             hint="For example: --speaks web=http:8080",
         )
     return Answer(parts[1], int(parts[2]) if parts[2] else None)
@@ -102,8 +102,8 @@ def _ask(service: Service) -> Answer | None:
 
     if is_recognised(service):
         return None
-    known = next(iter(ports_of(service)), None)
-    shown = f"port {known}" if known else "no port is told of; nothing leaves it out"
-    question = f"What does {service.name} speak ({shown})? PROTOCOL[:PORT]"
-    said = typer.prompt(question, default="", show_default=False)
-    return _answer(said, service.name) if said else None
+    port = next(iter(ports_of(service)), None)
+    port_text = f"port {port}" if port else "no port is told of; nothing leaves it out"
+    question = f"What does {service.name} speak ({port_text})? PROTOCOL[:PORT]"
+    reply = typer.prompt(question, default="", show_default=False)
+    return _parse_answer(reply, service.name) if reply else None

@@ -46,8 +46,8 @@ def har(
     from experiments.importers.har import read_har
     from experiments.importers.traffic import operations_of
 
-    traffic, wanted = read_har(file, host)
-    _show(operations_of(traffic), to, as_json, f"of {wanted}")
+    traffic, service_host = read_har(file, host)
+    _show(operations_of(traffic), to, as_json, f"of {service_host}")
 
 
 def access_log(
@@ -78,31 +78,31 @@ def access_log(
     from experiments.importers.access_log import read_access_log
     from experiments.importers.traffic import operations_of
 
-    read = read_access_log(file, matching, without)
-    words = f"in {read.lines:,} lines"
-    if read.broken:
-        first = ", ".join(map(str, read.broken_at))
-        words += f"; {read.broken:,} are of another form, first {first}"
-    times_s = _trace(file, read.traffic, to) if trace else []
-    _show(operations_of(read.traffic), to, as_json, words, times_s)
+    log = read_access_log(file, matching, without)
+    origin = f"in {log.lines:,} lines"
+    if log.broken:
+        first = ", ".join(map(str, log.broken_at))
+        origin += f"; {log.broken:,} are of another form, first {first}"
+    times_s = _arrival_times(file, log.traffic, to) if trace else []
+    _show(operations_of(log.traffic), to, as_json, origin, times_s)
 
 
-def _trace(file: Path, traffic: Traffic, to: Path | None) -> list[float]:
+def _arrival_times(file: Path, traffic: Traffic, to: Path | None) -> list[float]:
     if to is None:
         raise InputError("--trace", expected="--to beside it", got="none", hint="Give --to.")
-    found = traffic.trace()
-    if not found:
+    times_s = traffic.trace()
+    if not times_s:
         raise InputError(
             str(file),
             expected="times of requests",
             got="none in any line",
             hint="Leave --trace out, and state rate_per_s.",
         )
-    return found
+    return times_s
 
 
 def _show(
-    imported: Imported, to: Path | None, as_json: bool, words: str, times_s: Sequence[float] = ()
+    imported: Imported, to: Path | None, as_json: bool, origin: str, times_s: Sequence[float] = ()
 ) -> None:
     from experiments.importers.load_section import operations_toml, write_load
 
@@ -119,8 +119,8 @@ def _show(
     if to is None:
         print(operations_toml(imported.operations))
     console = out if to is not None else err
-    first = f"{imported.requests:,} requests {words}: {len(imported.operations)} operations"
-    say(_CONTROL.sub("?", first), console)
+    summary = f"{imported.requests:,} requests {origin}: {len(imported.operations)} operations"
+    say(_CONTROL.sub("?", summary), console)
     if to is not None:
         print_table(_table(imported))
     for line in _remarks(imported, to, times_s):
@@ -130,17 +130,19 @@ def _show(
 def _remarks(imported: Imported, to: Path | None, times_s: Sequence[float]) -> Iterator[str]:
     if len(imported.operations) > SHOWN and to is not None:
         yield f"and {len(imported.operations) - SHOWN} more"
-    for word, counts in (("removed", imported.removed), ("left out", imported.left_out)):
-        for name, count in sorted(counts.items(), key=lambda one: -one[1])[:SHOWN]:
-            yield f"{word}: {name} ({count:,})"
+    for label, counts in (("removed", imported.removed), ("left out", imported.left_out)):
+        for name, count in sorted(counts.items(), key=lambda item: -item[1])[:SHOWN]:
+            yield f"{label}: {name} ({count:,})"
         if len(counts) > SHOWN:
-            yield f"{word}: {len(counts) - SHOWN:,} names more; --json has all"
+            yield f"{label}: {len(counts) - SHOWN:,} names more; --json has all"
     if times_s:
         yield f"{len(times_s):,} arrivals of {times_s[-1]:,.0f} s are in arrivals.csv"
     elif imported.rate_per_s is not None:
         busiest = imported.busiest_per_s
-        more = f", {busiest:.3g} in the busiest minute" if busiest is not None else ""
-        yield f"asked {imported.rate_per_s:.3g} times a second{more}; rate_per_s is yours to choose"
+        rates = f"{imported.rate_per_s:.3g} times a second"
+        if busiest is not None:
+            rates += f", {busiest:.3g} in the busiest minute"
+        yield f"asked {rates}; rate_per_s is yours to choose"
     if to is not None:
         yield f"{to}/experiment.toml asks these now: `sparecraft check {to}` reads it."
     elif imported.columns:
@@ -149,7 +151,7 @@ def _remarks(imported: Imported, to: Path | None, times_s: Sequence[float]) -> I
 
 def _table(imported: Imported) -> Table:
     table = plain_table("operation", "share", "good answers")
-    for one in imported.operations[:SHOWN]:
-        share = f"{one.weight / imported.requests:.1%}"
-        table.add_row(one.name, share, one.expect.replace('"', ""))
+    for operation in imported.operations[:SHOWN]:
+        share = f"{operation.weight / imported.requests:.1%}"
+        table.add_row(operation.name, share, operation.expect.replace('"', ""))
     return table

@@ -13,7 +13,7 @@ from core.terminal import JsonOption, print_json, say
 
 POOL = 50  # users of a new design
 _VALUES = "flags.csv"  # of the template's requests
-_ASKED = ('parameters = "flags.csv"', "[phases]")  # from the one to the other they are said
+_LOAD_MARKERS = ('parameters = "flags.csv"', "[phases]")  # the requests stand between them
 _RATE = "# requests"
 _OPERATIONS = "`[[load.operations]]` in `experiment.toml`"
 _README = "| `flags.csv` | values of requests, a row for each |\n"
@@ -37,14 +37,14 @@ def locustfile(
     """
     from experiments.design.locustfile import locustfile_json, locustfile_rows, read_locustfile
 
-    found = read_locustfile(file)
+    content = read_locustfile(file)
     if to is not None:
         make_locust_design(file, to)
     if as_json:
-        print_json({**locustfile_json(found), "design": str(to) if to else None})
+        print_json({**locustfile_json(content), "design": str(to) if to else None})
         return
-    for what, words in locustfile_rows(found):
-        say(f"{what}: {words}")
+    for label, text in locustfile_rows(content):
+        say(f"{label}: {text}")
     if to is None:
         return
     say(f"{to}: README.md says what each file is; roles/shop is where your service goes.")
@@ -52,9 +52,12 @@ def locustfile(
 
 
 def make_locust_design(file: Path, folder: Path) -> None:
-    """A new design, as `sparecraft init` makes it, which `file` loads. Raises: InputError."""
+    """Make a design as `sparecraft init` does, with the Locust file `file` as its load.
+
+    Raises: InputError.
+    """
     from experiments.commands.init import TEMPLATE, make_design
-    from experiments.importers.load_section import quoted
+    from experiments.importers.load_section import quote_toml
 
     if (TEMPLATE / file.name).exists():
         raise InputError(
@@ -75,13 +78,13 @@ def make_locust_design(file: Path, folder: Path) -> None:
             hint="Give another place.",
         ) from error
     load = (
-        f"locustfile = {quoted(file.name)} # each arrival starts a task of one of its users\n"
+        f"locustfile = {quote_toml(file.name)} # each arrival starts a task of one of its users\n"
         f"max_in_flight = {POOL}            # that many users wait\n"
         "task_timeout_s = 30.0\n"
     )
     design = folder / "experiment.toml"
     text = design.read_text(encoding="utf-8")
-    first, after = (text.index(words) for words in _ASKED)
+    first, after = (text.index(marker) for marker in _LOAD_MARKERS)
     _replace(design, text[first:after], f"{load}\n")
     _replace(design, _RATE, "# tasks begun in a second")
     row = f"| `{file.name}` | the users and their tasks: your Locust file |\n"

@@ -12,7 +12,7 @@ from core.errors import InputError
 from core.terminal import say
 
 TEMPLATE = Path(__file__).with_name("template")
-TEMPLATE_NAME = "my-shop"  # what the template's experiment is called
+TEMPLATE_NAME = "my-shop"  # of the template's experiment
 
 
 def init(
@@ -30,7 +30,7 @@ def init(
 
 
 def make_design(folder: Path) -> None:
-    """A copy of the template under its own name. Raises InputError where something is already."""
+    """Copy the template under the folder's name. Raises InputError if the folder exists."""
     name = experiment_name(folder)
     try:
         shutil.copytree(TEMPLATE, folder, ignore=shutil.ignore_patterns("__pycache__"))

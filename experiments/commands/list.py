@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from rich.markup import escape
 from rich.table import Table
@@ -13,15 +13,25 @@ from core.errors import EnvironmentMissing, InputError
 from core.terminal import JsonOption, err, out, print_json, say
 from experiments import kinds
 from experiments.commands.on_platform import Chosen
-from experiments.commands.options import RESULTS, ResultsOption, words
+from experiments.commands.options import RESULTS, ResultsOption, cell_text
 
 if TYPE_CHECKING:
     from core.runfiles.result import Result
+    from experiments.run.kind import Kind
     from experiments.testbed.platforms.base import FleetRow
 
 _FOLDED, _WIDTH_MIN = ("found", "question"), 24
 _NOT_NARROW = ("usd", "kind")  # left out first where a terminal has no room for `found`
 _ASKS = "**What it asks:** "
+# Heads of columns, where a key alone says too little.
+_HEADS = {
+    "last": "last run",
+    "slo_met": "SLO met",
+    "found": "result",
+    "usd": "USD",
+    "running": "of them running",
+    "things": "other resources",
+}
 _ONLY_JSON = (
     "started",
     "folder",
@@ -68,23 +78,23 @@ def list_(
     """
     fleets, unknown = _fleets(chosen)
     runs = _runs(results)
-    own, built_in = _own_designs(runs), _designs(runs)
+    own_designs, built_in = _own_designs(runs), _designs(runs)
     if as_json:
-        designs = [*own, *built_in]
+        designs = [*own_designs, *built_in]
         print_json({"designs": designs, "fleets": fleets, "unknown": unknown, "runs": runs})
         return
-    if own:
-        _print_rows("designs here", own)
+    if own_designs:
+        _print_rows("designs here", own_designs)
     if fleets is None:
         out.print(f"[bold]fleets[/bold]: unknown ({escape(unknown)})", soft_wrap=True)
     else:
         _print_rows("fleets", fleets)
-    _print_rows("runs", [_shown(run) for run in runs])
+    _print_rows("runs", [_display_row(run) for run in runs])
     _print_rows("designs that come along", built_in)
 
 
-def _shown(run: _RunRow) -> Mapping[str, object]:
-    """The SLO's entry of a run; a run that is not valid has none: it is left out."""
+def _display_row(run: _RunRow) -> Mapping[str, object]:
+    """Return a run's row for the table. A run that is not valid has no verdict about the SLO."""
     if run["stopped"] or run["disturbed"]:
         return {**run, "valid": _verdict(run), "slo_met": None}
     met = run["slo_met"] if run["valid"] else None
@@ -94,15 +104,15 @@ def _shown(run: _RunRow) -> Mapping[str, object]:
 
 
 def _fleets(chosen: Chosen) -> tuple[list[FleetRow] | None, str]:
-    """The platform's fleets; None, and why, where it does not answer."""
+    """Return the platform's fleets; None and the reason if it does not answer."""
     try:
-        return chosen.entry.fleets(chosen.given), ""
+        return chosen.entry.fleets(chosen.options), ""
     except EnvironmentMissing as error:
         return None, f"{error.place} does not answer: {error.got}"
 
 
 def _own_designs(runs: Sequence[_RunRow]) -> list[_DesignRow]:
-    """Designs in folders of this one, by what other commands take for them."""
+    """Return the designs in this folder, each under the name that other commands accept."""
     from experiments.design import designs_available
 
     return [_design_or_trouble(f"./{name}", runs) for name in designs_available(Path())]
@@ -112,8 +122,8 @@ def _design_or_trouble(name: str, runs: Sequence[_RunRow]) -> _DesignRow:
     try:
         return _design(name, runs)
     except InputError:
-        said = f"`sparecraft check {name}` says what is wrong with it"
-        return {"name": name, "minutes": None, "last": None, "question": said}
+        hint = f"`sparecraft check {name}` says what is wrong with it"
+        return {"name": name, "minutes": None, "last": None, "question": hint}
 
 
 def _designs(runs: Sequence[_RunRow]) -> list[_DesignRow]:
@@ -123,17 +133,18 @@ def _designs(runs: Sequence[_RunRow]) -> list[_DesignRow]:
 
 
 def _design(name: str, runs: Sequence[_RunRow]) -> _DesignRow:
-    """A design, and what its newest run came to."""
+    """Return a design with the verdict of its newest run."""
     from experiments.design import load_design
 
     design = load_design(name)
     kind = kinds.kind_of(design)
     load_s = kind.load_s(design, kinds.section_of(kind, design))
-    own = [run for run in runs if run["experiment"] == design.fleet.experiment]
+    design_runs = [run for run in runs if run["experiment"] == design.fleet.experiment]
+    newest = max(design_runs, key=lambda run: str(run["run"]), default=None)
     return {
         "name": name,
         "minutes": None if load_s is None else round(load_s / 60, 1),
-        "last": _verdict(max(own, key=lambda run: str(run["run"]))) if own else None,
+        "last": _verdict(newest) if newest else None,
         "question": question(design.directory, design.name),
     }
 
@@ -150,48 +161,66 @@ def _verdict(run: _RunRow) -> str:
 
 
 def question(folder: Path, name: str) -> str:
-    """The question of a design: that of its row in its README's table of cases, or of the paragraph
-    that asks it, below the heading of a case; "" without one."""
+    """Return the question of a design; "" if its README has none.
+
+    It stands in the design's row of the table of cases, or in the paragraph that asks it, which may
+    be below the heading of a case.
+    """
     readme = folder / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
-    _, row, said = text.partition(f"\n| `{name}` | ")
+    _, row, rest = text.partition(f"\n| `{name}` | ")
     if not row:
-        _, _, own = text.partition(f"\n## {name}\n")
-        _, _, said = (own or text).partition(_ASKS)
-    asked, mark, _ = said.partition("\n\n")[0].partition("?")
-    words = " ".join(asked.split())
-    return f"{words[:1].upper()}{words[1:]}?" if mark else ""
+        _, _, section = text.partition(f"\n## {name}\n")
+        _, _, rest = (section or text).partition(_ASKS)
+    sentence, mark, _ = rest.partition("\n\n")[0].partition("?")
+    line = " ".join(sentence.split())
+    return f"{line[:1].upper()}{line[1:]}?" if mark else ""
 
 
 def _runs(results: Path) -> list[_RunRow]:
     from core.runfiles.result import results_in
 
     rows = []
-    for folder, result in results_in(results, left_out):
+    for folder, result in results_in(results, report_left_out):
         try:
             rows.append(_row(folder, result))
         except InputError as error:
-            left_out(error)
+            report_left_out(error)
     return rows
 
 
-def left_out(error: InputError) -> None:
-    """Say on standard error that a run is not shown, and why."""
-    said = f"{error.place}: left out, {error.got}"
-    say(said, err)
+def report_left_out(error: InputError) -> None:
+    """Print on standard error that a run is not shown, with the reason."""
+    message = f"{error.place}: left out, {error.got}"
+    say(message, err)
+
+
+def kind_values(
+    folder: Path, result: Result, read: Callable[[Kind[Any]], Mapping[str, object]]
+) -> Mapping[str, object]:
+    """Return the values that `read` gets from the kind's part of a run's result. Raises InputError
+    if that part is not as the kind writes it.
+    """
+    try:
+        kind = kinds.find(result["kind"])
+    except InputError:  # a kind of somebody's own that is not installed here
+        return {}
+    try:
+        return read(kind)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise InputError(
+            str(folder / "result.json"),
+            expected="the measurements of its kind",
+            got=f"{type(error).__name__}: {error}",
+            hint="It was written by another version, or changed: move the folder elsewhere.",
+        ) from error
 
 
 def _row(folder: Path, result: Result) -> _RunRow:
-    """A run by its head, and `found` by its kind."""
-    from experiments.record.result import of_kind, validity
+    """Return a run's row: its head's values, and `found` by its kind."""
+    from experiments.record.result import validity
 
     slo = result["slo"] or {}
-    try:
-        kind = kinds.find(result["kind"])
-    except InputError:  # of somebody's own, which is not here
-        found: Mapping[str, object] = {}
-    else:
-        found = of_kind(folder, lambda: kind.row(result))
     return {
         "kind": result["kind"],
         "experiment": result["experiment"],
@@ -204,7 +233,7 @@ def _row(folder: Path, result: Result) -> _RunRow:
         "availability_met": (slo.get("availability") or {}).get("met"),
         "usd": result["cost"]["usd"],
         "started": result["started"],
-        "found": found,
+        "found": kind_values(folder, result, lambda kind: kind.row(result)),
         "folder": str(folder),
     }
 
@@ -213,25 +242,30 @@ def _print_rows(title: str, rows: Sequence[Mapping[str, object]]) -> None:
     if not rows:
         out.print(f"[bold]{title}[/bold]: none")
         return
-    shown = _columns(rows)
+    keys = _columns(rows)
+    room = min(_WIDTH_MIN, max(1, out.width - _fixed_width(rows, keys)))
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for key in shown:
-        least = _WIDTH_MIN if key in _FOLDED else None
-        table.add_column(key, no_wrap=key not in _FOLDED, min_width=least)
+    for key in keys:
+        least = room if key in _FOLDED else None
+        table.add_column(_HEADS.get(key, key), no_wrap=key not in _FOLDED, min_width=least)
     for row in rows:
-        table.add_row(*(escape(words(row[key])) for key in shown))
+        table.add_row(*(escape(cell_text(row[key])) for key in keys))
     out.print(table)
 
 
 def _columns(rows: Sequence[Mapping[str, object]]) -> list[str]:
-    """Return the columns for the terminal's width: those that fold need room beside the others."""
-    shown = [key for key in rows[0] if key not in _ONLY_JSON]
+    """Return the keys of the columns that fit into the terminal: columns that fold need room."""
+    keys = [key for key in rows[0] if key not in _ONLY_JSON]
     for key in _NOT_NARROW:
-        taken = sum(
-            2 + max(len(one), *(len(words(row[one])) for row in rows))
-            for one in shown
-            if one not in _FOLDED
-        )
-        if key in shown and out.width - taken < _WIDTH_MIN:
-            shown.remove(key)
-    return shown
+        if key in keys and out.width - _fixed_width(rows, keys) < _WIDTH_MIN:
+            keys.remove(key)
+    return keys
+
+
+def _fixed_width(rows: Sequence[Mapping[str, object]], keys: Sequence[str]) -> int:
+    """Return the width of the columns that do not fold, with the gaps behind them."""
+    return sum(
+        2 + max(len(_HEADS.get(key, key)), *(len(cell_text(row[key])) for row in rows))
+        for key in keys
+        if key not in _FOLDED
+    )

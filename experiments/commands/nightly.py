@@ -38,15 +38,15 @@ def nightly(
     from experiments.nightly.site import build_site
     from experiments.nightly.suite import load_suite
 
-    wanted = load_suite(suite)
+    night_suite = load_suite(suite)
     if site_only:
-        page = build_site(wanted)
-        _tell(influxdb, wanted.folder)
+        page = build_site(night_suite)
+        _send_history(influxdb, night_suite.folder)
         print_json({"site": str(page)}) if as_json else _print_path(page)
         return
-    _tell(influxdb, wanted.folder)  # one that takes nothing is told now, not after the night
-    outcome = run_night(wanted, Narrator(err if as_json else out))
-    _tell(influxdb, wanted.folder)
+    _send_history(influxdb, night_suite.folder)  # an InfluxDB that refuses fails before the night
+    outcome = run_night(night_suite, Narrator(err if as_json else out))
+    _send_history(influxdb, night_suite.folder)
     if as_json:
         print_json(_body(outcome))
     else:
@@ -54,7 +54,7 @@ def nightly(
     raise typer.Exit(outcome.exit_code)
 
 
-def _tell(influxdb: str | None, folder: Path) -> None:
+def _send_history(influxdb: str | None, folder: Path) -> None:
     from experiments.nightly.history import read_history
     from experiments.nightly.points import night_points
     from experiments.record.telemetry.bulk import deliver
@@ -84,14 +84,14 @@ def _print(outcome: Outcome) -> None:
 
     heads = {run.number: run for run in outcome.runs}.values()
     valid = sum(run.valid for run in heads)
-    spoilt = sum(run.disturbed for run in heads)
-    others = f", {spoilt} disturbed by others on the host" if spoilt else ""
+    disturbed = sum(run.disturbed for run in heads)
+    others = f", {disturbed} disturbed by others on the host" if disturbed else ""
     lines = [f"night {outcome.night}: {valid} of {len(heads)} runs valid{others}"]
-    late = missed(outcome.runs)
-    lines += [f"SLO missed: {', '.join(late)}"] if late else []
+    missed_runs = missed(outcome.runs)
+    lines += [f"SLO missed: {', '.join(missed_runs)}"] if missed_runs else []
     lines += [f"promise broken: {', '.join(outcome.broken)}"] if outcome.broken else []
-    lines += [f"changed: {one.entry}, {change_words(one)}" for one in outcome.changes]
-    lines += [f"incomplete: {name}, {why}" for name, why in outcome.incomplete.items()]
+    lines += [f"changed: {change.entry}, {change_words(change)}" for change in outcome.changes]
+    lines += [f"incomplete: {name}, {reason}" for name, reason in outcome.incomplete.items()]
     for line in lines:
         say(line)
     _print_path(outcome.site)

@@ -22,7 +22,7 @@ class Chosen:
     """The chosen platform, and the given values of its options."""
 
     entry: PlatformEntry
-    given: Mapping[str, Any]
+    options: Mapping[str, Any]
 
     @property
     def flag(self) -> str:
@@ -31,8 +31,8 @@ class Chosen:
 
 
 def on_platform(command: Callable[..., None]) -> Callable[..., None]:
-    """`command`, whose parameter `chosen` comes from --platform and from the options that the
-    platforms declare for a command of its name."""
+    """Return the command with options in place of its parameter `chosen`: --platform, and those
+    that the platforms declare for a command of its name."""
     name = command.__name__.strip("_")
     holders: dict[str, list[str]] = {}
     declared: dict[str, Option] = {}
@@ -43,32 +43,36 @@ def on_platform(command: Callable[..., None]) -> Callable[..., None]:
                 holders.setdefault(option.name, []).append(platform.name)
 
     @functools.wraps(command)
-    def called(platform: str, **arguments: Any) -> None:
-        given = {option: arguments.pop(option) for option in declared}
-        chosen = entry(platform)
-        for option, value in given.items():
-            if value not in (None, False, []) and chosen.name not in holders[option]:
-                raise _foreign(option, holders[option], chosen.name)
+    def wrapper(platform: str, **arguments: Any) -> None:
+        values = {option: arguments.pop(option) for option in declared}
+        platform_entry = entry(platform)
+        for option, value in values.items():
+            if value not in (None, False, []) and platform_entry.name not in holders[option]:
+                raise _foreign_option(option, holders[option], platform_entry.name)
         if name in _MAKES_FLEETS and not arguments.get("dry_run"):
             require_checkout(f"sparecraft {name}")
-        command(chosen=Chosen(chosen, given), **arguments)
+        command(chosen=Chosen(platform_entry, values), **arguments)
 
     signature = inspect.signature(command, eval_str=True)
-    own = [one for one in signature.parameters.values() if one.name != "chosen"]
-    more = [_parameter(option, holders[option.name]) for option in declared.values()]
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
-    called.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*parameters, _platform(), *more]
+    command_parameters = [
+        parameter for parameter in signature.parameters.values() if parameter.name != "chosen"
+    ]
+    platform_options = [_parameter(option, holders[option.name]) for option in declared.values()]
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in command_parameters
+    ]
+    wrapper.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*parameters, _platform(), *platform_options]
     )
-    called.__annotations__ = {}
-    return called
+    wrapper.__annotations__ = {}
+    return wrapper
 
 
 def _platform() -> inspect.Parameter:
     known = entries()
-    choices = f"[{'|'.join(one.name for one in known)}]"
-    said = "; ".join(f"{one.name}: {one.summary}" for one in known)
-    info = typer.Option("--platform", metavar=choices, help=f"{said}.", show_default=True)
+    choices = f"[{'|'.join(platform.name for platform in known)}]"
+    summaries = "; ".join(f"{platform.name}: {platform.summary}" for platform in known)
+    info = typer.Option("--platform", metavar=choices, help=f"{summaries}.", show_default=True)
     return inspect.Parameter(
         "platform", inspect.Parameter.KEYWORD_ONLY, default=DEFAULT, annotation=Annotated[str, info]
     )
@@ -93,11 +97,11 @@ def _parameter(option: Option, platforms: list[str]) -> inspect.Parameter:
     )
 
 
-def _foreign(option: str, platforms: list[str], chosen: str) -> InputError:
+def _foreign_option(option: str, platforms: list[str], platform: str) -> InputError:
     return InputError(
         _flag(option),
         expected=f"--platform {' or '.join(platforms)} with it",
-        got=f"--platform {chosen}",
+        got=f"--platform {platform}",
         hint="Take one of them out.",
     )
 

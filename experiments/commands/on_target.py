@@ -12,7 +12,7 @@ from core.errors import InputError
 from core.terminal import say
 from experiments.design import Design
 from experiments.design.endpoint import as_endpoint, left_out
-from experiments.design.target import Target, resolved
+from experiments.design.target import Target, resolve
 
 
 def with_target(
@@ -22,31 +22,31 @@ def with_target(
     others: Mapping[str, Any],
     console: Console,
 ) -> Design:
-    """Return the design as one of kind endpoint, with a list of the parts that are left out.
+    """Return the design as one of kind endpoint, and print the parts that are left out.
 
-    Raises InputError if one of `others` is given, the options about a fleet.
+    Raises InputError if one of `others`, the options about a fleet, is given.
     """
-    given = [name for name, value in others.items() if value]
-    if given:
+    names = [name for name, value in others.items() if value]
+    if names:
         raise InputError(
             "--target",
             expected="no option about a fleet, because none is made or used",
-            got=f"{' and '.join(given)} beside it",
+            got=f"{' and '.join(names)} beside it",
             hint="Leave that out.",
         )
-    made = as_endpoint(design)
-    if without := left_out(design.experiment):
-        said = f"Left out, as nothing is disturbed without agents: {without}"
-        say(said, console)
-    load = made.experiment.load.model_copy(
-        update={"target": target, "allow_hosts": (*made.experiment.load.allow_hosts, *allow_hosts)}
-    )
-    return replace(made, experiment=made.experiment.model_copy(update={"load": load}))
+    endpoint = as_endpoint(design)
+    if parts := left_out(design.experiment):
+        message = f"Left out, as nothing is disturbed without agents: {parts}"
+        say(message, console)
+    load = endpoint.experiment.load
+    hosts = (*load.allow_hosts, *allow_hosts)
+    load = load.model_copy(update={"target": target, "allow_hosts": hosts})
+    return replace(endpoint, experiment=endpoint.experiment.model_copy(update={"load": load}))
 
 
 def target_of(design: Design, allow_hosts: Sequence[str]) -> Target:
-    """Return the service that the design asks, its name resolved. Raises InputError if it says
-    none, or one that may not be asked.
+    """Return the service that the design loads, with its name resolved. Raises InputError if the
+    design names none, or one that it may not load.
     """
     load = design.experiment.load
     if load.target is None:
@@ -56,4 +56,4 @@ def target_of(design: Design, allow_hosts: Sequence[str]) -> Target:
             got="none",
             hint='Give --target http://HOST:PORT, or target = "..." under [load].',
         )
-    return resolved("--target", load.target, (*load.allow_hosts, *allow_hosts))
+    return resolve(load.target, (*load.allow_hosts, *allow_hosts))

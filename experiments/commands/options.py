@@ -21,7 +21,7 @@ def _designs(incomplete: str) -> list[str]:
 
 
 def run_folders(incomplete: str) -> list[str]:
-    """Runs in the results folder, for a shell to complete."""
+    """Return the runs in the results folder, for a shell to complete."""
     folders = {str(file.parent) for file in RESULTS.glob("*/*/manifest.json")}
     return sorted(name for name in folders if name.startswith(incomplete))
 
@@ -65,10 +65,10 @@ RegionOption = Annotated[
 YesOption = Annotated[bool, typer.Option("--yes", help="Answer yes to the question.")]
 
 
-def words(value: Any) -> str:
-    """Return a value in a table."""
+def cell_text(value: Any) -> str:
+    """Return a value as the text of a table's cell."""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {words(one)}" for key, one in value.items())
+        return ", ".join(f"{key} {cell_text(item)}" for key, item in value.items())
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -77,8 +77,8 @@ def words(value: Any) -> str:
 
 
 def confirm(question: str, yes: bool, instead: str = "--yes") -> None:
-    """Ends the command unless the answer is yes. Raises InputError if nobody can answer:
-    `instead` is what to give there.
+    """End the command unless the answer is yes. Raises InputError if nobody can answer; it names
+    `instead`, the option to give then.
     """
     if yes:
         return

@@ -10,6 +10,7 @@ import typer
 
 from core.terminal import JsonOption, err, out, plain_table, print_json, print_table, say
 from experiments.commands.options import YesOption, confirm
+from experiments.report.text import counted
 from experiments.testbed.platforms.local import images
 from experiments.testbed.platforms.local.images import Image
 
@@ -33,26 +34,32 @@ def prune(
 
     Example: sparecraft prune --remove
     """
-    found = [one for one in images.unused() if all_unused or one.superseded]
+    unused = images.find_unused()
+    candidates = [image for image in unused if all_unused or image.superseded]
     if not as_json:
-        _show(found)
+        _show(candidates, len(unused) - len(candidates))
+        if candidates and not remove:
+            say(f"`sparecraft prune{' --all' * all_unused} --remove` removes them.")
     removed: list[str] = []
-    if found and remove:
-        confirm(f"Remove these {len(found)} images?", yes)
-        for one in found:
-            images.remove(one)
-            removed.append(one.id)
-            say(f"  removed {one.label}", err if as_json else out)
+    if candidates and remove:
+        confirm(f"Remove these {len(candidates)} images?", yes)
+        for image in candidates:
+            images.remove(image)
+            removed.append(image.id)
+            say(f"  removed {image.label}", err if as_json else out)
     if as_json:
-        print_json({"images": [asdict(one) for one in found], "removed": removed})
+        print_json({"images": [asdict(image) for image in candidates], "removed": removed})
 
 
-def _show(found: Sequence[Image]) -> None:
-    if not found:
-        say("No image is unused.")
-        return
-    table = plain_table("image", "made", "size", "of its own", left=2)
-    for one in found:
-        table.add_row(one.label, one.made, one.size, one.own_size)
-    print_table(table)
-    say("Size includes layers that images share; what is of its own is freed with it.")
+def _show(candidates: Sequence[Image], more: int) -> None:
+    """Print the images; `more` others are unused too, but the next run would use them."""
+    if not candidates:
+        say("A newer build has replaced no image." if more else "No image is unused.")
+    else:
+        table = plain_table("image", "made", "size", "of its own", left=2)
+        for image in candidates:
+            table.add_row(image.label, image.made, image.size, image.own_size)
+        print_table(table)
+        say("Size includes layers that images share; what is of its own is freed with it.")
+    if more:
+        say(f"{counted(more, 'image')} more that no machine uses, for the next run: see --all.")

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from core.terminal import JsonOption, err, out, print_json, say
 from experiments.commands.options import RegionOption, YesOption, confirm
+from experiments.report.text import counted
 from experiments.testbed.platforms.ec2 import resources, sweep
 from experiments.testbed.platforms.ec2.aws import Aws
 from experiments.testbed.platforms.ec2.resources import TaggedResource
@@ -33,47 +34,52 @@ def reap(
     """
     aws = Aws(region)
     now = datetime.now(UTC)
-    found = resources.find(aws)
-    over = resources.outlived(found, now)
+    all_resources = resources.find(aws)
+    expired = resources.find_expired(all_resources, now)
     console = err if as_json else out
     if not as_json:
-        _show(aws, found, over)
+        _show(aws, all_resources, expired)
     removed: list[str] = []
-    if over and remove:
-        confirm(f"Remove these {len(over)} from {aws.region}?", yes)
+    if expired and remove:
+        confirm(f"Remove these {len(expired)} from {aws.region}?", yes)
 
         def note_removed(line: str) -> None:
             removed.append(line.removeprefix("removed "))
             say(f"  {line}", console)
 
-        sweep.remove(aws, over, note_removed)
+        sweep.remove(aws, expired, note_removed)
+    elif expired and not as_json:
+        say(f"`sparecraft reap --region {aws.region} --remove` removes them.")
     if as_json:
         print_json(
             {
                 "region": aws.region,
                 "account": aws.account(),
-                "outlived": [_row(one) for one in over],
-                "kept": len(found) - len(over),
+                "outlived": [_row(resource) for resource in expired],
+                "kept": len(all_resources) - len(expired),
                 "removed": removed,
             }
         )
-    raise typer.Exit(1 if over and not remove else 0)
+    raise typer.Exit(1 if expired and not remove else 0)
 
 
-def _show(aws: Aws, found: Sequence[TaggedResource], over: Sequence[TaggedResource]) -> None:
-    if over:
+def _show(
+    aws: Aws, all_resources: Sequence[TaggedResource], expired: Sequence[TaggedResource]
+) -> None:
+    if expired:
         table = Table("experiment", "kind", "id", "expires", title_justify="left")
-        for one in over:
-            table.add_row(*(str(value) for value in _row(one).values()))
+        for resource in expired:
+            table.add_row(*(str(value) for value in _row(resource).values()))
         out.print(table)
-    where = f"account {aws.account()}, region {aws.region}"
-    say(f"{len(over)} outlived their time, {len(found) - len(over)} did not ({where}).")
+    account = f"account {aws.account()}, region {aws.region}"
+    others = len(all_resources) - len(expired)
+    say(f"{counted(len(expired), 'resource')} expired, {others:,} did not ({account}).")
 
 
-def _row(one: TaggedResource) -> dict[str, object]:
+def _row(resource: TaggedResource) -> dict[str, object]:
     return {
-        "experiment": one.experiment,
-        "kind": one.kind,
-        "id": one.id,
-        "expires": one.expires.isoformat() if one.expires else "",
+        "experiment": resource.experiment,
+        "kind": resource.kind,
+        "id": resource.id,
+        "expires": resource.expires.isoformat() if resource.expires else "",
     }

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class _Replay:
     """A replayed run or folder of nights, and the way to view it."""
 
-    what: str
+    label: str
     points: Iterable[Point]
     grafana: str
     watch: str
@@ -58,20 +58,22 @@ def replay(
     from experiments.testbed.signals import ending_signals
     from grafana.address import without_login
 
-    told = _find_replay(folder)
+    source = _find_replay(folder)
     narrator = Narrator(err if as_json else out)
     with ending_signals(lambda _: None), _server(influxdb) as url:
-        shown = without_login(url)
-        with narrator.step(f"Loading {told.what} into {shown}"):
-            count = deliver(url, told.points)
-        watch = f"sparecraft watch {told.watch} --influxdb {shown}" if told.watch else None
+        public_url = without_login(url)
+        with narrator.step(f"Loading {source.label} into {public_url}"):
+            count = deliver(url, source.points)
+        watch = f"sparecraft watch {source.watch} --influxdb {public_url}" if source.watch else None
         if as_json:
-            grafana = told.grafana
-            print_json({"influxdb": shown, "points": count, "grafana": grafana, "watch": watch})
+            grafana = source.grafana
+            print_json(
+                {"influxdb": public_url, "points": count, "grafana": grafana, "watch": watch}
+            )
         else:
-            lines = [f"{count} points"]
+            lines = [f"{count:,} points loaded"]
             lines += [f"Terminal: {watch}", f"Browser:  {watch} --page"] if watch else []
-            lines += [f"Grafana, with INFLUXDB_URL={shown}: {told.grafana}"]
+            lines += [f"Grafana, with INFLUXDB_URL={public_url}: {source.grafana}"]
             for line in lines:
                 say(line)
         if influxdb is None:
@@ -90,8 +92,8 @@ def _find_replay(folder: Path) -> _Replay:
 
     if (folder / FILE).is_file():
         history = read_history(folder)
-        what = f"{len(history.nights)} nights"
-        return _Replay(what, night_points(history), f"/d/{NIGHTS_UID}", "")
+        label = f"{len(history.nights)} nights"
+        return _Replay(label, night_points(history), f"/d/{NIGHTS_UID}", "")
     folder = run_folder(folder)
     if not (folder / "manifest.json").is_file():
         raise InputError(
@@ -101,14 +103,14 @@ def _find_replay(folder: Path) -> _Replay:
             hint="`sparecraft list` shows the runs.",
         )
     run = replayed(folder)
-    name, own = run.names["experiment"], run.names["run"]
-    path = run_path(name, own, *(round(ns / 1e6) for ns in run.span_ns()))
-    return _Replay(f"run {own} of {name}", run.points(), path, f"{name} --run {own}")
+    name, run_name = run.names["experiment"], run.names["run"]
+    path = run_path(name, run_name, *(round(ns / 1e6) for ns in run.span_ns()))
+    return _Replay(f"run {run_name} of {name}", run.points(), path, f"{name} --run {run_name}")
 
 
 @contextmanager
 def _server(url: str | None) -> Iterator[str]:
-    """The InfluxDB that was named; else one of our own, which ends with the block."""
+    """Yield the InfluxDB at `url`; without one, start our own, which ends with the block."""
     from experiments.record.telemetry.local import LocalInflux
 
     if url is not None:

@@ -68,28 +68,30 @@ def _print_path(page: Path, as_json: bool) -> None:
         say(line)
 
 
-def newest(what: str | None, results: Path) -> Path:
-    """Return the newest report, of `what` if it is given. Raises InputError if there is none."""
-    if what is not None and (Path(what) / _PAGE).is_file():
-        return Path(what) / _PAGE
-    if what is None:
-        of = list(results.glob("*"))
+def newest(run: str | None, results: Path) -> Path:
+    """Return the newest report, that of `run` if it is given. Raises InputError without one."""
+    if run is not None and (Path(run) / _PAGE).is_file():
+        return Path(run) / _PAGE
+    if run is None:
+        roots = list(results.glob("*"))
     else:
-        of = [Path(what) if is_path(what) else results / what]
+        roots = [Path(run) if is_path(run) else results / run]
     patterns = (f"*/{_PAGE}", f"*/*/{_PAGE}")
-    found = {page.resolve() for one in of for pattern in patterns for page in one.glob(pattern)}
-    if not found:
+    pages = {
+        page.resolve() for root in roots for pattern in patterns for page in root.glob(pattern)
+    }
+    if not pages:
         raise InputError(
-            what or str(results),
+            run or str(results),
             expected=f"a run with a {_PAGE}",
             got="none",
             hint="`sparecraft list` shows the runs; `sparecraft report RUN` writes the page again.",
         )
 
     def rank(page: Path) -> tuple[bool, str]:
-        """Return a sort key: runs of one experiment that reached their end, then by time, their
-        name.
+        """Return a sort key: for one experiment, runs that reached their end; then the run's name,
+        which is its time.
         """
-        return what is not None and not was_cut_short(page.parent), page.parent.name
+        return run is not None and not was_cut_short(page.parent), page.parent.name
 
-    return max(found, key=rank)
+    return max(pages, key=rank)

@@ -14,7 +14,7 @@ from core.errors import InputError
 from core.runfiles.result import Result, read_result
 from core.terminal import JsonOption, err, out, print_json, say
 from experiments import kinds
-from experiments.commands.check import checked, show, summary_of
+from experiments.commands.check import check_design, show, summary_of
 from experiments.commands.on_platform import Chosen
 from experiments.commands.on_target import target_of, with_target
 from experiments.commands.options import (
@@ -34,6 +34,7 @@ from experiments.run.kind import Kind, SectionT
 from experiments.testbed.platforms import DEFAULT, Platform
 
 if TYPE_CHECKING:
+    from experiments.kinds.compare.close import Loop
     from experiments.run.lifecycle import Outcome
 
 
@@ -50,6 +51,24 @@ def run(
             "kept. Platform local only.",
         ),
     ] = False,
+    next_cheaper: Annotated[
+        bool,
+        typer.Option(
+            "--next-cheaper",
+            help="With --close: measure the next cheaper fleet too, which the plan refused.",
+        ),
+    ] = False,
+    close_minutes: Annotated[
+        float | None,
+        typer.Option(
+            "--close-minutes",
+            min=1.0,
+            max=120.0,
+            help="With --close: go on with the planned fleet for so many minutes of load, unless "
+            "its promise is kept or broken before. By default each pair of blocks is met once "
+            "more and then as many new ones, or new ones until six minutes.",
+        ),
+    ] = None,
     interference: Annotated[
         Pattern | None,
         typer.Option(help="Run with another interference pattern (`none`: a quiet run)."),
@@ -116,16 +135,24 @@ def run(
     Example: sparecraft run mediawiki-noisy --quiet-wait 60
     """
     _check_attach(attach, chosen, keep, close)
-    wanted = with_pattern(load_design(design, seed=seed), interference)
+    loaded_design = with_pattern(load_design(design, seed=seed), interference)
     if target is not None:
         others = {"--attach": attach, "--keep": keep, "--close": close}
-        wanted = with_target(wanted, target, allow_hosts or (), others, err if as_json else out)
-    kind = kinds.kind_of(wanted)
+        loaded_design = with_target(
+            loaded_design, target, allow_hosts or (), others, err if as_json else out
+        )
+    kind = kinds.kind_of(loaded_design)
+    for option, is_given in (
+        ("--next-cheaper", next_cheaper),
+        ("--close-minutes", close_minutes is not None),
+    ):
+        if is_given and not close:
+            raise InputError(option, expected="--close beside it", got="none", hint="Add --close.")
     if close:
-        _check_closes(wanted, chosen)
+        _check_closes(loaded_design, chosen)
     if dry_run:
         cores = os.cpu_count() if chosen.entry.name == DEFAULT else None
-        _say(wanted, results, cores, close, as_json)
+        _print_dry_run(loaded_design, results, cores, close, as_json, close_minutes)
         return
     if attach is not None and not kind.needs_fleet:
         raise InputError(
@@ -136,21 +163,33 @@ def run(
         )
     if kind.needs_fleet and attach is None:
         narrator = Narrator(err if as_json else out)
-        planned_s = kind.load_s(wanted, kinds.section_of(kind, wanted))
-        given = {**chosen.given, "planned_s": planned_s}
-        if elsewhere := chosen.entry.elsewhere(wanted, given, narrator):
-            confirm(elsewhere.question, yes or not elsewhere.question)
-            same = _same_options(wanted, interference, quiet_wait_s)
-            folder = elsewhere.carry_out(same, results=results, keep=keep)
-            _shown(kind, read_result(folder), kind.write_page(folder), as_json)
+        planned_s = kind.load_s(loaded_design, kinds.section_of(kind, loaded_design))
+        options = {**chosen.options, "planned_s": planned_s}
+        if remote_run := chosen.entry.elsewhere(loaded_design, options, narrator):
+            confirm(remote_run.question, yes or not remote_run.question)
+            arguments = _same_options(loaded_design, interference, quiet_wait_s)
+            folder = remote_run.carry_out(arguments, results=results, keep=keep)
+            _show_and_exit(kind, read_result(folder), kind.write_page(folder), as_json)
     if close:
-        _close(kind, wanted, chosen, results, keep, as_json, quiet_wait_s)
-    section = kinds.section_of(kind, wanted)
-    carried_out(
+        from experiments.kinds.compare.close import Loop
+
+        loop = Loop(
+            results,
+            lambda: chosen.entry.for_run(loaded_design.fleet.experiment),
+            keep,
+            ["sparecraft", *sys.argv[1:]],
+            Narrator(err if as_json else out),
+            quiet_wait_s,
+            next_cheaper,
+            None if close_minutes is None else 60 * close_minutes,
+        )
+        _close_loop(kind, loaded_design, loop, as_json)
+    section = kinds.section_of(kind, loaded_design)
+    carry_out(
         kind,
-        wanted,
-        target_of(wanted, allow_hosts or ()) if kind.name == ENDPOINT else section,
-        platform=_platform(attach, chosen, wanted),
+        loaded_design,
+        target_of(loaded_design, allow_hosts or ()) if kind.name == ENDPOINT else section,
+        platform=_platform(attach, chosen, loaded_design),
         results=results,
         keep=keep,
         as_json=as_json,
@@ -159,7 +198,7 @@ def run(
 
 
 def _check_attach(attach: str | None, chosen: Chosen, keep: bool, close: bool) -> None:
-    """Raises InputError for options that say nothing of a fleet that is there."""
+    """Raise InputError for options that do not apply to an existing fleet."""
     others = [f"--platform {chosen.entry.name}"] if chosen.entry.name != DEFAULT else []
     others += ["--keep"] if keep else []
     others += ["--close"] if close else []
@@ -175,12 +214,12 @@ def _check_attach(attach: str | None, chosen: Chosen, keep: bool, close: bool) -
 def _platform(attach: str | None, chosen: Chosen, design: Design) -> Platform:
     if attach is None:
         return chosen.entry.for_run(design.fleet.experiment)
-    from experiments.testbed.attach import attach as attached
+    from experiments.testbed.attach import attach as attach_fleet
 
-    return attached(attach, design)
+    return attach_fleet(attach, design)
 
 
-def carried_out(
+def carry_out(
     kind: Kind[SectionT],
     design: Design,
     section: SectionT,
@@ -191,7 +230,7 @@ def carried_out(
     as_json: bool,
     quiet_wait_s: float = 0.0,
 ) -> NoReturn:
-    """Carry the design out as `kind`, show what it came to, and exit with its code."""
+    """Carry the design out as `kind`, show the result, and exit with its code."""
     from experiments.run.lifecycle import run_experiment
 
     narrator = Narrator(err if as_json else out)
@@ -207,53 +246,42 @@ def carried_out(
         narrator=narrator,
         quiet_wait_s=quiet_wait_s,
     )
-    _shown(kind, outcome.result, outcome.page, as_json)
+    _show_and_exit(kind, outcome.result, outcome.page, as_json)
 
 
-def _close(
-    kind: Kind[Any],
-    design: Design,
-    chosen: Chosen,
-    results: Path,
-    keep: bool,
-    as_json: bool,
-    quiet_wait_s: float,
-) -> NoReturn:
-    """Carry out both halves, show what each came to, and exit with the code of the last."""
-    from experiments.kinds.compare.close import Loop, close
+def _close_loop(kind: Kind[Any], design: Design, loop: Loop, as_json: bool) -> NoReturn:
+    """Carry out both halves, show the result of each, and exit with the code of the last."""
+    from experiments.kinds.compare.close import close
 
-    narrator = Narrator(err if as_json else out)
-    narrator.say(f"Seed {design.experiment.design.seed}; the same again: --seed")
+    loop.narrator.say(f"Seed {design.experiment.design.seed}; the same again: --seed")
 
-    def tell(one: Outcome) -> None:
+    def print_outcome(outcome: Outcome) -> None:
         if not as_json:
-            kinds.find(one.result["kind"]).print_result(one.result, out, one.page)
+            kinds.find(outcome.result["kind"]).print_result(outcome.result, out, outcome.page)
 
-    loop = Loop(
-        results,
-        lambda: chosen.entry.for_run(design.fleet.experiment),
-        keep,
-        ["sparecraft", *sys.argv[1:]],
-        narrator,
-        quiet_wait_s,
-    )
-    closed = close(kind, design, loop, tell)
+    result = close(kind, design, loop, print_outcome)
     if as_json:
-        planned = closed.planned and closed.planned.result
+        planned = result.planned and result.planned.result
+        refused = result.refused and result.refused.result
         print_json(
-            {"measured": closed.measured.result, "planned": planned, "why_not": closed.why_not}
+            {
+                "measured": result.measured.result,
+                "planned": planned,
+                "refused": refused,
+                "why_not": result.why_not,
+            }
         )
-    elif closed.planned is not None:
-        tell(closed.planned)
+    elif (last := result.refused or result.planned) is not None:
+        print_outcome(last)
     else:
-        said = f"The loop is not closed: {closed.why_not}."
-        say(said, style="bold")
-    for one in closed.left:
-        say(f"{one} is still there", err)
-    raise typer.Exit(0 if closed.passed else 1)
+        message = f"The loop is not closed: {result.why_not.removesuffix('.')}."
+        say(message, style="bold")
+    for remnant in result.left:
+        say(f"{remnant} is still there", err)
+    raise typer.Exit(0 if result.passed else 1)
 
 
-def _shown(kind: Kind[Any], result: Result, page: Path, as_json: bool) -> NoReturn:
+def _show_and_exit(kind: Kind[Any], result: Result, page: Path, as_json: bool) -> NoReturn:
     if as_json:
         print_json(result)
     else:
@@ -262,7 +290,7 @@ def _shown(kind: Kind[Any], result: Result, page: Path, as_json: bool) -> NoRetu
 
 
 def _check_closes(design: Design, chosen: Chosen) -> None:
-    """Raises InputError if a plan cannot be made of a run, or the fleet not be changed here."""
+    """Raise InputError if the run gives no plan, or if the fleet cannot be changed in place."""
     kinds.check_plans(design, "--close")
     if chosen.entry.name != DEFAULT:
         raise InputError(
@@ -274,22 +302,35 @@ def _check_closes(design: Design, chosen: Chosen) -> None:
 
 
 def _same_options(design: Design, interference: Pattern | None, quiet_wait_s: float) -> list[str]:
-    """Arguments of this command, for the same command elsewhere, and the seed drawn here."""
-    given = ["--seed", str(design.experiment.design.seed)]
-    given += ["--interference", interference] if interference else []
-    return [*given, *(["--quiet-wait", f"{quiet_wait_s:g}"] if quiet_wait_s else [])]
+    """Return the arguments for the same command elsewhere, with the seed that was drawn here."""
+    arguments = ["--seed", str(design.experiment.design.seed)]
+    arguments += ["--interference", interference] if interference else []
+    return [*arguments, *(["--quiet-wait", f"{quiet_wait_s:g}"] if quiet_wait_s else [])]
 
 
-def _say(design: Design, results: Path, cores: int | None, close: bool, as_json: bool) -> None:
-    found = summary_of(checked(design), results, cores)
+def _print_dry_run(
+    design: Design,
+    results: Path,
+    cores: int | None,
+    close: bool,
+    as_json: bool,
+    close_minutes: float | None,
+) -> None:
+    summary = summary_of(check_design(design), results, cores)
     if as_json:
-        print_json({"dry_run": True, "closes": close, **found})
+        print_json({"dry_run": True, "closes": close, **summary})
         return
-    show(found)
+    show(summary)
     if close:
+        limit = (
+            "as many new ones, or until six minutes of load"
+            if close_minutes is None
+            else f"new ones for {close_minutes:g} minutes of load in all"
+        )
         out.print(
             "Then the planned fleet, on the machines that stay: each pair of blocks once more, "
-            "with its neighbours and faults, and up to three minutes of load."
+            f"with its neighbours and faults, and {limit}, unless the promise is kept or broken "
+            "before."
         )
     out.print("Nothing was touched.")
 

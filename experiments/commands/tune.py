@@ -10,7 +10,7 @@ from core.terminal import JsonOption
 from experiments import kinds
 from experiments.commands.on_platform import Chosen
 from experiments.commands.options import RESULTS, DesignArgument, ResultsOption, SeedOption
-from experiments.commands.run import carried_out, with_pattern
+from experiments.commands.run import carry_out, with_pattern
 from experiments.design import load_design
 from experiments.design.experiment import Pattern
 from experiments.kinds.tune.section import Start, Target, TuneSection
@@ -77,13 +77,16 @@ def tune(
         "requests_max": requests,
         "time_max_s": time_max_s,
     }
-    given = {key: value for key, value in options.items() if value is not None}
-    wanted, kind = with_pattern(load_design(design, seed=seed), interference), kinds.find("tune")
-    carried_out(
+    overrides = {key: value for key, value in options.items() if value is not None}
+    loaded_design, kind = (
+        with_pattern(load_design(design, seed=seed), interference),
+        kinds.find("tune"),
+    )
+    carry_out(
         kind,
-        wanted,
-        kinds.section_of(kind, wanted, given),
-        platform=chosen.entry.for_run(wanted.fleet.experiment),
+        loaded_design,
+        kinds.section_of(kind, loaded_design, overrides),
+        platform=chosen.entry.for_run(loaded_design.fleet.experiment),
         results=results,
         keep=keep,
         as_json=as_json,

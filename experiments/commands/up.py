@@ -20,16 +20,16 @@ def up(
 
     Example: sparecraft up mediawiki-noisy --yes
     """
-    wanted = load_design(design)
+    loaded_design = load_design(design)
     narrator = Narrator(err if as_json else out)
-    offer = chosen.entry.for_up(wanted, chosen.given, narrator)
+    offer = chosen.entry.for_up(loaded_design, chosen.options, narrator)
     if offer.question:
         confirm(offer.question, yes)
-    inventory = bring_up(wanted, offer.platform, narrator)
+    inventory = bring_up(loaded_design, offer.platform, narrator)
     if as_json:
         print_json({**offer.about, **inventory.model_dump(mode="json")})
         return
-    name = wanted.fleet.experiment
+    name = loaded_design.fleet.experiment
     for line in offer.next_steps(inventory):
         say(line)
     say(f"`sparecraft down {name}{chosen.flag}` removes it.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from experiments.watch.snapshot import Snapshot, Watcher
 
 _REFRESH_S = 5.0
-_GONE_AFTER = 3  # looks in a row that got no answer
+_GONE_AFTER = 3  # requests in a row without an answer
 
 
 def watch(
@@ -45,27 +45,22 @@ def watch(
     Example: sparecraft watch mediawiki-noisy --page
     """
     from experiments.testbed.signals import ending_signals
+    from experiments.watch.snapshot import Watcher
     from grafana.influx import Influx
 
     url = influxdb or _influxdb_of(chosen, experiment)
     with _explain_errors(url), Influx(url, "sparecraft") as influx, ending_signals(lambda _: None):
-        watcher = _watcher(influx, experiment, run)
+        watcher = Watcher(influx, experiment, run)
         if as_json:
-            print_json(_all(watcher))
+            print_json(_full_snapshot(watcher))
         elif page:
             _serve(watcher, port)
         else:
             _follow(watcher, once)
 
 
-def _watcher(influx: Any, experiment: str | None, run: str | None) -> Watcher:
-    from experiments.watch.snapshot import Watcher
-
-    return Watcher(influx, experiment, run)
-
-
-def _all(watcher: Watcher) -> Snapshot:
-    """Return a look, with its charts."""
+def _full_snapshot(watcher: Watcher) -> Snapshot:
+    """Return a snapshot with its charts."""
     from experiments.watch.panels import panels
 
     snapshot = watcher.take()
@@ -73,26 +68,26 @@ def _all(watcher: Watcher) -> Snapshot:
 
 
 def _follow(watcher: Watcher, once: bool) -> None:
-    """Refresh the terminal until Ctrl-C, or until InfluxDB is gone for `_GONE_AFTER` looks."""
+    """Refresh the terminal until Ctrl-C, or until InfluxDB does not answer `_GONE_AFTER` times."""
     import httpx
     from rich.live import Live
 
-    from experiments.watch.terminal import shown
+    from experiments.watch.terminal import render
 
-    first = shown(watcher.take(), out.width)
+    first = render(watcher.take(), out.width)
     if once:
         out.print(first)
         return
-    gone = 0
+    failures = 0
     with suppress(KeyboardInterrupt), Live(first, console=out, auto_refresh=False) as live:
-        while gone < _GONE_AFTER:
+        while failures < _GONE_AFTER:
             time.sleep(_REFRESH_S)
             try:
-                live.update(shown(watcher.take(), out.width), refresh=True)
-                gone = 0
+                live.update(render(watcher.take(), out.width), refresh=True)
+                failures = 0
             except httpx.TransportError:
-                gone += 1
-    if gone:
+                failures += 1
+    if failures:
         out.print("InfluxDB no longer answers: the run is over, or its fleet is gone.")
         out.print("`sparecraft report --path` prints the path of the report.")
 
@@ -100,9 +95,9 @@ def _follow(watcher: Watcher, once: bool) -> None:
 def _serve(watcher: Watcher, port: int) -> None:
     from experiments.watch.page import Page
 
-    watcher.take()  # an error is told here rather than there
+    watcher.take()  # an error is raised here, not in the page
     try:
-        server = Page(port, lambda: _all(watcher), _REFRESH_S / 2)
+        server = Page(port, lambda: _full_snapshot(watcher), _REFRESH_S / 2)
     except OSError as error:
         raise EnvironmentMissing(
             f"port {port} of 127.0.0.1",
@@ -110,14 +105,14 @@ def _serve(watcher: Watcher, port: int) -> None:
             got=str(error),
             hint="Give another --port, or none.",
         ) from error
-    with suppress(KeyboardInterrupt), server:  # from before the address is told
+    with suppress(KeyboardInterrupt), server:  # already while the address is printed
         say(f"{server.url}  (until Ctrl-C)")
         server.serve_forever()
 
 
 @contextmanager
 def _explain_errors(url: str) -> Iterator[None]:
-    """InfluxDB's answers, or none, in our words."""
+    """Raise InfluxDB's errors, and a missing answer, as errors of ours."""
     import httpx
 
     from grafana.address import without_login
@@ -152,25 +147,27 @@ def _explain_errors(url: str) -> Iterator[None]:
 
 
 def _influxdb_of(chosen: Chosen, experiment: str | None) -> str:
-    """Return the InfluxDB of the fleet that is up. Raises EnvironmentMissing if none is."""
-    up = chosen.entry.experiments()
-    if experiment is None and len(up) > 1:
+    """Return the URL of the InfluxDB of the fleet that is up. Raises EnvironmentMissing without
+    a fleet.
+    """
+    experiments = chosen.entry.experiments()
+    if experiment is None and len(experiments) > 1:
         raise InputError(
             "sparecraft watch",
             expected="the name of one of the fleets that are up",
-            got=f"none, of {', '.join(up)}",
-            hint=f"Say which: sparecraft watch {up[0]}",
+            got=f"none, of {', '.join(experiments)}",
+            hint=f"Say which: sparecraft watch {experiments[0]}",
         )
-    name = experiment or next(iter(up), None)
-    if name not in up:
+    name = experiment or next(iter(experiments), None)
+    if name not in experiments:
         raise EnvironmentMissing(
             f"sparecraft watch {name}" if name else "sparecraft watch",
             expected="a fleet of that name that is up" if name else "a fleet that is up",
-            got=f"only {', '.join(up)}" if up else "none that was made from here",
+            got=f"only {', '.join(experiments)}" if experiments else "none that was made from here",
             hint="`sparecraft run NAME` starts one; `sparecraft replay results/NAME/latest` shows "
             "a "
             "run that is over.",
         )
     assert name is not None
-    platform = chosen.entry.for_down(name, chosen.given)
+    platform = chosen.entry.for_down(name, chosen.options)
     return platform.identity().influxdb(platform.inventory())

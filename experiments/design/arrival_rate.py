@@ -1,4 +1,4 @@
-r"""Arrivals whose rate varies in a block: stages, in k6's words, and traces of arrival times.
+r"""Arrivals whose rate varies in a block: stages, as k6 calls them, and traces of arrival times.
 
 With a rate lambda(t) and its integral Lambda(t), the times Lambda^-1(S_k) of a Poisson process S_k
 of rate 1 are those of the process of rate lambda(t) (time change: Cinlar 1975, Introduction to
@@ -26,7 +26,7 @@ TRACE_BYTES_MAX = 64 * 1024 * 1024
 ARRIVALS_MAX = 1_000_000
 Arrivals = Literal["poisson", "constant", "trace"]
 COLUMN = "at_s"  # of a trace
-_BROKEN_MAX = 5  # that are named
+_BROKEN_MAX = 5  # lines that an error names
 
 
 class Stage(Strict):
@@ -50,19 +50,19 @@ class Piece:
 
     @property
     def arrivals(self) -> float:
-        """The mean number of them."""
+        """The mean number of arrivals."""
         return self.length_s * (self.begin_per_s + self.end_per_s) / 2.0
 
 
 def pieces(warm_up_s: float, rate_per_s: float, stages: Sequence[Stage]) -> tuple[Piece, ...]:
-    """Return a block: the warm-up at `rate_per_s`, from which the first stage goes on."""
-    found = [Piece(warm_up_s, rate_per_s, rate_per_s)] if warm_up_s > 0.0 else []
+    """Return the pieces of a block: the warm-up at `rate_per_s`, then the stages."""
+    block = [Piece(warm_up_s, rate_per_s, rate_per_s)] if warm_up_s > 0.0 else []
     before = rate_per_s
-    for one in stages:
-        begin = one.target if one.ramp == "step" else before
-        found.append(Piece(one.duration, begin, one.target))
-        before = one.target
-    return tuple(found)
+    for stage in stages:
+        begin = stage.target if stage.ramp == "step" else before
+        block.append(Piece(stage.duration, begin, stage.target))
+        before = stage.target
+    return tuple(block)
 
 
 def varying_arrivals(
@@ -71,31 +71,32 @@ def varying_arrivals(
     share: float,
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """Intended starts, ascending, in [0, the parts' length).
+    """Return the intended starts, ascending, in [0, the parts' length).
 
-    poisson: a Poisson process of the parts' rate; constant: the k-th where the mean number of those
-    before it is k.
+    poisson: a Poisson process of the parts' rate; constant: arrival k comes when the mean number of
+    arrivals before it is k.
 
-    Parameters: share of the rate that these arrivals are, above 0: a session counts as its steps.
+    Parameters: share, above 0, of the rate that these arrivals have: a session counts as its steps.
     """
-    most = share * sum(one.arrivals for one in parts)
+    total = share * sum(piece.arrivals for piece in parts)
     if arrivals == "constant":
-        counts = np.arange(np.ceil(most), dtype=np.float64)
+        counts = np.arange(np.ceil(total), dtype=np.float64)
     else:
         counts = np.empty(0)
-        while not counts.size or counts[-1] < most:
+        while not counts.size or counts[-1] < total:
             last = counts[-1] if counts.size else 0.0
             counts = np.concatenate([counts, last + np.cumsum(rng.exponential(1.0, size=1024))])
-    return _times_of(counts[counts < most] / share, parts)
+    return _times_at(counts[counts < total] / share, parts)
 
 
-def _times_of(counts: NDArray[np.float64], parts: Sequence[Piece]) -> NDArray[np.float64]:
+def _times_at(counts: NDArray[np.float64], parts: Sequence[Piece]) -> NDArray[np.float64]:
     """Return the time at which the mean number of arrivals is each of `counts`, ascending."""
-    begins_s = np.cumsum([0.0, *(one.length_s for one in parts)])
-    before = np.cumsum([0.0, *(one.arrivals for one in parts)])
+    begins_s = np.cumsum([0.0, *(piece.length_s for piece in parts)])
+    before = np.cumsum([0.0, *(piece.arrivals for piece in parts)])
     index = np.searchsorted(before, counts, side="right").clip(min=1, max=len(parts)) - 1
-    rate = np.asarray([one.begin_per_s for one in parts])[index]
-    slope = np.asarray([(one.end_per_s - one.begin_per_s) / one.length_s for one in parts])[index]
+    rate = np.asarray([piece.begin_per_s for piece in parts])[index]
+    slopes = [(piece.end_per_s - piece.begin_per_s) / piece.length_s for piece in parts]
+    slope = np.asarray(slopes)[index]
     more = counts - before[index]
     root = rate + np.sqrt(np.maximum(rate**2 + 2.0 * slope * more, 0.0))
     within_s = np.divide(2.0 * more, root, out=np.zeros_like(more), where=root > 0.0)
@@ -105,11 +106,11 @@ def _times_of(counts: NDArray[np.float64], parts: Sequence[Piece]) -> NDArray[np
 def read_trace(path: Path) -> tuple[float, ...]:
     """Return the arrival times of a CSV file with a column `at_s` [s], ascending, from 0 on.
 
-    Raises: InputError naming the file, and the first lines that are none.
+    Raises: InputError with the file and its first broken lines.
     """
     times: list[float] = []
     broken: list[int] = []
-    for line, text in _column(path):
+    for line, text in _read_column(path):
         try:
             at_s = float(text)
         except ValueError:
@@ -136,7 +137,7 @@ def read_trace(path: Path) -> tuple[float, ...]:
     return tuple(times)
 
 
-def _column(path: Path) -> Iterator[tuple[int, str]]:
+def _read_column(path: Path) -> Iterator[tuple[int, str]]:
     try:
         if path.stat().st_size > TRACE_BYTES_MAX:
             raise InputError(
@@ -145,7 +146,7 @@ def _column(path: Path) -> Iterator[tuple[int, str]]:
                 got=f"{path.stat().st_size:,}",
                 hint="Cut it: a block takes only as much as it is long.",
             )
-        with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             rows = csv.reader(file)
             head = next(rows, [])
             if COLUMN not in head:
@@ -173,12 +174,14 @@ def _column(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def at_rate(times_s: Sequence[float], rate_per_s: float) -> NDArray[np.float64]:
-    """Return a trace with its clock stretched to another mean rate; equal to its own: as it is."""
+    """Return a trace with its clock stretched to another mean rate; unchanged at its own rate."""
     times = np.asarray(times_s, dtype=np.float64)
-    own = mean_rate_per_s(times_s)
-    return times if own == rate_per_s else np.asarray(times * (own / rate_per_s))
+    mean_per_s = mean_rate_per_s(times_s)
+    return times if mean_per_s == rate_per_s else np.asarray(times * (mean_per_s / rate_per_s))
 
 
 def mean_rate_per_s(times_s: Sequence[float]) -> float:
-    """Arrivals a second, up to the last of them; one alone counts as one a second."""
+    """Return the arrivals per second up to the last one; a trace of arrivals at 0 s counts each as
+    one per second.
+    """
     return len(times_s) / times_s[-1] if times_s[-1] > 0.0 else float(len(times_s))

@@ -1,4 +1,4 @@
-"""Cases: further designs of one folder, each its experiment with other values on the same fleet.
+"""Cases: further designs of one folder: the same fleet, and an experiment with other values.
 
     [[cases]]
     name = "shop-night"
@@ -38,61 +38,67 @@ class Case(Strict):
 
 
 def names_in(root: Path) -> tuple[str, ...]:
-    """Names of the designs in the folders of this one, and of their cases."""
+    """Return the names of the designs in the folders below `root`, and of their cases."""
     files = list(root.glob(f"*/{FILE}"))
-    cases = (name for file in files for name in _names(file))
+    cases = (name for file in files for name in _find_case_names(file))
     return tuple(sorted([*(file.parent.name for file in files), *cases]))
 
 
 def folder_of(name: str, root: Path) -> Path | None:
-    """The folder below `root` that has the case of this name; None where none has."""
-    found = (path.parent for path in sorted(root.glob(f"*/{FILE}")) if name in _names(path))
-    return next(found, None)
+    """Return the folder below `root` that has the case of this name; None if there is none."""
+    folders = (
+        path.parent for path in sorted(root.glob(f"*/{FILE}")) if name in _find_case_names(path)
+    )
+    return next(folders, None)
 
 
 def read_experiment(directory: Path, case: str | None) -> ConfigFile:
-    """The experiment of a design's folder, as it is or as this case has it. Raises InputError."""
+    """Return the experiment of a design's folder, or that of its case. Raises InputError."""
     toml = read_toml(directory / FILE)
     values = copy.deepcopy({key: value for key, value in toml.values.items() if key != _CASES})
-    listed = toml.values.get(_CASES, [])
-    for number, one in enumerate(listed if isinstance(listed, list) else []):
-        source = toml.part(one, _CASES, number)
-        if case is not None and (asked := check(source, Case)).name == case:
-            more = asked.model_extra or {}
-            for key in (*asked.without, *({_ARMS} & more.keys() & values.keys())):
+    cases = toml.values.get(_CASES, [])
+    for number, case_table in enumerate(cases if isinstance(cases, list) else []):
+        source = toml.part(case_table, _CASES, number)
+        if case is not None and (case_read := check(source, Case)).name == case:
+            changes = case_read.model_extra or {}
+            for key in (*case_read.without, *({_ARMS} & changes.keys() & values.keys())):
                 if not _drop(values, key.split(".")):
                     expected = "keys of what stands above all cases"
                     raise source.error("without", expected=expected, got=key)
-            return toml.over((_CASES, number), merged(values, more))
+            return toml.over((_CASES, number), merge(values, changes))
     return toml.having(values)
 
 
 def _drop(values: JsonObject, path: Sequence[str]) -> bool:
-    """Take a key out; False where it is not there."""
+    """Remove a key; return False if it does not exist."""
     for key in path[:-1]:
         values = values.get(key) or {}
     return values.pop(path[-1], None) is not None
 
 
-def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> JsonObject:
-    """`above` over `below`; tables are merged, everything else takes the place of what was."""
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> JsonObject:
+    """Return `below` with `above` put over it: tables are merged, other values replaced."""
     values = copy.deepcopy(dict(below))
     for key, value in above.items():
-        old = values.get(key)
-        both = isinstance(old, dict) and isinstance(value, Mapping)
-        values[key] = merged(old, value) if both and old is not None else copy.deepcopy(value)
+        existing = values.get(key)
+        are_tables = isinstance(existing, dict) and isinstance(value, Mapping)
+        values[key] = (
+            merge(existing, value) if are_tables and existing is not None else copy.deepcopy(value)
+        )
     return values
 
 
-def _names(path: Path) -> tuple[str, ...]:
-    """Of a file that cannot be read none: who loads its design is told."""
+def _find_case_names(path: Path) -> tuple[str, ...]:
+    """Return the names of a file's cases; none of a broken file: `load_design` shows its errors."""
     try:
-        return _names_in(read_text(path), path)
+        return _parse_case_names(read_text(path), path)
     except (InputError, KeyError, TypeError):
         return ()
 
 
 @lru_cache(maxsize=256)
-def _names_in(text: str, path: Path) -> tuple[str, ...]:
-    """Parsed once for each text: a design that is asked for by name is looked for in all files."""
-    return tuple(str(one["name"]) for one in parse_toml(text, path).values.get(_CASES, []))
+def _parse_case_names(text: str, path: Path) -> tuple[str, ...]:
+    """Return the names of the cases in a text. The cache helps the search for a design by name,
+    which goes through all files.
+    """
+    return tuple(str(case["name"]) for case in parse_toml(text, path).values.get(_CASES, []))

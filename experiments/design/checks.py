@@ -30,13 +30,13 @@ from experiments.design.roles import Roles
 from experiments.design.workloads import MODULE, Population, Workload, population_of
 
 _NAMES_SHOWN = 10
-PAIRS_MIN = 4  # of fewer blocks an interval knows too little of what varies between them
+PAIRS_MIN = 4  # with fewer blocks an interval knows too little of their variation
 
 
 def experiment_problems(
     experiment: Experiment, fleet: Fleet, roles: Roles, workloads: Mapping[str, Workload]
 ) -> Iterator[Problem]:
-    """Conflicts of a well-formed experiment with this fleet."""
+    """Yield the conflicts of a well-formed experiment with this fleet."""
     yield from _user_problems(experiment, fleet, roles, workloads)
     arms = [
         problem
@@ -57,28 +57,28 @@ def _user_problems(
 ) -> Iterator[Problem]:
     if experiment.load.user == NOBODY and "load" not in experiment.model_fields_set:
         return
-    asked = {fleet.tiers[tier].role for tier in fleet.entry_tiers}
-    fitting = [user for user, one in workloads.items() if asked & set(one.roles)]
+    entry_roles = {fleet.tiers[tier].role for tier in fleet.entry_tiers}
+    fitting = [user for user, workload in workloads.items() if entry_roles & set(workload.roles)]
     user = experiment.load.user
     if user not in fitting:
         yield Problem(
             ("load", "user"),
-            f"a user of an entry tier's role ({', '.join(sorted(asked))}): "
+            f"a user of an entry tier's role ({', '.join(sorted(entry_roles))}): "
             f"{', '.join(fitting) or '(none)'}",
             user,
             "Name one of these, or let the design bring it in workload.py.",
         )
         return
-    protocols = {roles[role].protocol for role in asked & set(workloads[user].roles)}
-    own = workloads[user].client or workloads[user].locustfile
+    protocols = {roles[role].protocol for role in entry_roles & set(workloads[user].roles)}
+    own_sender = workloads[user].client or workloads[user].locustfile
     secure = experiment.load.tls_name is not None
-    if own is None and not secure and not protocols <= set(SPOKEN):
+    if own_sender is None and not secure and not protocols <= set(SPOKEN):
         expected = f"a protocol that the load speaks ({', '.join(SPOKEN)}), or a client in {MODULE}"
         yield Problem(("load", "user"), expected, f"{user}, by {', '.join(sorted(protocols))}")
     population = population_of(workloads[user])
     yield from _slo_problems(experiment, workloads[user], population)
-    named = {one.entry for one in (*population.operations, *population.writes)}
-    for entry in sorted(named - {"", *fleet.entry_tiers}):
+    entries_named = {operation.entry for operation in (*population.operations, *population.writes)}
+    for entry in sorted(entries_named - {"", *fleet.entry_tiers}):
         expected = f"operations on the entry tiers {', '.join(fleet.entry_tiers)}"
         yield Problem(("load", "user"), expected, f"{user}, which asks {entry}")
 
@@ -86,20 +86,23 @@ def _user_problems(
 def _slo_problems(
     experiment: Experiment, workload: Workload, population: Population
 ) -> Iterator[Problem]:
-    """Limits of operations and sessions that nobody asks; a Locust file's requests have the names
-    that its tasks give them."""
-    asked = {
-        "operations": [one.name for one in (*population.operations, *population.writes)],
-        "sessions": [one.name for one in population.sessions],
+    """Yield the limits of operations and sessions that the load does not have. The requests of a
+    Locust file get their names from its tasks, so their limits are not checked.
+    """
+    names_by_table = {
+        "operations": [
+            operation.name for operation in (*population.operations, *population.writes)
+        ],
+        "sessions": [session.name for session in population.sessions],
     }
-    for table, names in asked.items():
+    for table, names in names_by_table.items():
         if table == "operations" and workload.locustfile is not None:
             continue
         for name in getattr(experiment.slo, table):
             if name not in names:
-                shown = ", ".join(names[:_NAMES_SHOWN]) or "(none)"
+                known = ", ".join(names[:_NAMES_SHOWN]) or "(none)"
                 more = ", ..." if len(names) > _NAMES_SHOWN else ""
-                expected = f"one of the load's {table}: {shown}{more}"
+                expected = f"one of the load's {table}: {known}{more}"
                 yield Problem(("slo", table, name), expected, repr(name))
 
 
@@ -132,13 +135,15 @@ def _arbiter_problems(
         expected = f"at most {most}, for {spec.nodes} nodes behind {protocol}"
         yield Problem(("replicas",), expected, str(settings.replicas))
     if settings.look_ahead is not None and not POLICIES[settings.policy].takes("look_ahead"):
-        takes = " or ".join(name for name, one in POLICIES.items() if one.takes("look_ahead"))
-        yield Problem(("look_ahead",), f"the policy {takes} beside it", settings.policy)
+        takers = " or ".join(
+            name for name, policy in POLICIES.items() if policy.takes("look_ahead")
+        )
+        yield Problem(("look_ahead",), f"the policy {takers} beside it", settings.policy)
     if settings.compare == COMPARE_OFF:
         return
     if not PROTOCOLS[roles[spec.role].protocol].compares:
-        compared = ", ".join(name for name, one in PROTOCOLS.items() if one.compares)
-        expected = f"{COMPARE_OFF}: only replies of {compared} are compared"
+        protocols = ", ".join(name for name, protocol in PROTOCOLS.items() if protocol.compares)
+        expected = f"{COMPARE_OFF}: only replies of {protocols} are compared"
         yield Problem(("compare",), expected, f"{settings.compare}, of {spec.role}")
     elif settings.replicas == 1:
         expected = f"{COMPARE_OFF}, or replicas of 2 or more: one reply is compared with nothing"
@@ -159,8 +164,8 @@ def _setting_problems(
 
 
 def missing_of(select: Selector, fleet: Fleet) -> tuple[str, str] | None:
-    """Return the demand of a selector on a fleet, and the part that is not there; None if
-    all is.
+    """Return a demand of a selector that the fleet does not meet, and the text of the mismatch;
+    None if the fleet meets all.
     """
     if select.machine is not None and select.machine not in fleet.machine_names:
         return f"one of the machines {', '.join(fleet.machine_names)}", select.machine
@@ -205,7 +210,7 @@ def _peer_problems(index: int, fault: Fault, fleet: Fleet) -> Iterator[Problem]:
     key = ("faults", index, "parameters", PEERS)
     text = fault.parameters[PEERS]
     known = (*fleet.tiers, *fleet.machine_names)
-    unknown = [word.strip() for word in text.split(",") if word.strip() not in known]
+    unknown = [name.strip() for name in text.split(",") if name.strip() not in known]
     if unknown:
         yield Problem(
             key, f"tiers or machines of {', '.join(known)}", ", ".join(map(repr, unknown))
@@ -245,11 +250,11 @@ def _stage_problems(experiment: Experiment) -> Iterator[Problem]:
     stages, measure_s = experiment.load.stages, experiment.phases.measure
     if not stages:
         return
-    length_s = sum(one.duration for one in stages)
+    length_s = sum(stage.duration for stage in stages)
     if not math.isclose(length_s, measure_s, abs_tol=1e-6):
         expected = f"durations of together {measure_s:g} s, as [phases] measure"
         yield Problem(("load", "stages"), expected, f"{length_s:g} s")
-    if not any(one.target for one in stages):
+    if not any(stage.target for stage in stages):
         yield Problem(("load", "stages"), "a target above 0", "none")
 
 

@@ -24,7 +24,7 @@ CONTRACTS = ROOT / "contracts"
 
 @dataclass(frozen=True)
 class OneOf:
-    """Of an annotated str: one of these names."""
+    """Annotation of a str that has to be one of these names."""
 
     names: tuple[str, ...]
 
@@ -41,14 +41,15 @@ class OneOf:
 
 
 class _Contract(BaseModel):
-    """A part of a contract; an agent may come to tell more than is read here."""
+    """A part of a contract. Unknown keys are allowed: an agent may state more than is read here."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Protocol(_Contract):
-    """A protocol that arbiters speak; `reads` are told from writes where it can be replicated, and
-    replies of replicas held against each other where it `compares`."""
+    """A protocol that arbiters speak. `reads`: they distinguish reads from writes, so reads can be
+    replicated. `compares`: they compare the replies of replicas.
+    """
 
     name: str
     default_port: int | None
@@ -72,16 +73,15 @@ class Policy(_Contract):
 
     @property
     def takes_tokens(self) -> bool:
-        """True if it hands out tokens."""
         return self.takes("tokens")
 
     def takes(self, parameter: str) -> bool:
-        """True where it looks at this parameter."""
-        return any(one.name == parameter for one in self.parameters)
+        """True if the policy uses this parameter."""
+        return any(known.name == parameter for known in self.parameters)
 
 
 class Bounds(_Contract):
-    """From the least to the greatest value, both allowed."""
+    """The smallest and the largest allowed value."""
 
     minimum: int
     maximum: int | None = None
@@ -101,7 +101,7 @@ class Parameter(_Contract):
     summary: str = ""
 
     def limits(self, default: Any = ...) -> Any:
-        """Return the checks that pydantic makes of a value."""
+        """Return the checks of a value, for pydantic."""
         return Field(
             default,
             description=self.summary,
@@ -111,7 +111,7 @@ class Parameter(_Contract):
         )
 
     def field(self) -> tuple[Any, Any]:
-        """Type and default, as `pydantic.create_model` takes them."""
+        """Return type and default, as `pydantic.create_model` takes them."""
         types = {"number": float, "integer": int, "string": str, "boolean": bool}
         kind: Any = types[self.type]
         if self.values:
@@ -122,7 +122,7 @@ class Parameter(_Contract):
 
 
 class DoseScale(_Contract):
-    """In what unit a fault's dose is given, and how it is measured."""
+    """The unit of a fault's dose, and the way in which the dose is measured."""
 
     unit: str
     how: str
@@ -141,26 +141,30 @@ class FaultKind(_Contract):
     parameters: tuple[Parameter, ...] = ()
 
     def render(self, text: str, parameters: Mapping[str, Any]) -> str:
-        """`commands` or `undo` with these parameters; in capitals what only the machine knows."""
-        for one in self.parameters:
-            value = parameters.get(one.name, one.default)
+        """Return `commands` or `undo` with these parameters. A parameter without a value, which
+        only the machine knows, is written in capitals.
+        """
+        for parameter in self.parameters:
+            value = parameters.get(parameter.name, parameter.default)
             number = isinstance(value, float)
-            said = one.name.upper() if value is None else f"{value:g}" if number else str(value)
-            text = text.replace(f"{{{one.name}}}", said)
+            text_of_value = (
+                parameter.name.upper() if value is None else f"{value:g}" if number else str(value)
+            )
+            text = text.replace(f"{{{parameter.name}}}", text_of_value)
         return text
 
     def limits(self, parameter: str) -> Any:
         """Return the checks of one of its parameters, for a key of another name."""
-        return next(one for one in self.parameters if one.name == parameter).limits()
+        return next(known for known in self.parameters if known.name == parameter).limits()
 
     @functools.cached_property
     def model(self) -> type[Strict]:
         """The allowed `parameters` of this kind."""
-        fields: JsonObject = {one.name: one.field() for one in self.parameters}
+        fields: JsonObject = {parameter.name: parameter.field() for parameter in self.parameters}
         return create_model(self.kind, __base__=Strict, **fields)
 
 
-# What only a platform can do to a machine: its agent is on the machine and goes with it.
+# Faults that only a platform can inject: the agent is on the machine, and fails with it.
 MACHINE_CRASH, MACHINE_REBOOT, MACHINE_FREEZE = "machine.crash", "machine.reboot", "machine.freeze"
 PLATFORM_DOSE = DoseScale(unit="s", how="time in which the machine's agent did not answer")
 _BY_PLATFORM = {
@@ -183,22 +187,22 @@ _BY_PLATFORM = {
 MACHINE_KINDS = frozenset(_BY_PLATFORM)
 
 # The neighbours that `[interference]` draws.
-CPU, IPERF, IPERF_SERVER = "interference.cpu", "interference.iperf", "interference.iperf_server"
+CPU, IPERF = "interference.cpu", "interference.iperf"
 
-# Parameters that the runner completes, of whichever kind has them: machines become addresses, a
-# seed is the block's, an epoch is when a fault was to begin, the same on all its machines.
+# Parameters that the runner completes in every kind that has them: machines become addresses, the
+# seed is the block's, and the epoch is the planned begin of a fault, the same on all its machines.
 PEERS, SEED, EPOCH_MS = "peers", "seed", "epoch_ms"
 
 
-def _read(name: str) -> Mapping[str, Any]:
+def _read_contract(name: str) -> Mapping[str, Any]:
     values: Mapping[str, Any] = json.loads((CONTRACTS / name).read_text(encoding="utf-8"))
     if values["schema"] != 1:
         raise ValueError(f"contracts/{name}: expected schema 1, came {values['schema']}")
     return values
 
 
-def _kinds(told: Mapping[str, Any]) -> dict[str, FaultKind]:
-    by_agent = [FaultKind.model_validate(one) for one in told["faults"]]
+def _fault_kinds(contract: Mapping[str, Any]) -> dict[str, FaultKind]:
+    by_agent = [FaultKind.model_validate(fault) for fault in contract["faults"]]
     by_platform = [
         FaultKind(
             kind=kind,
@@ -211,20 +215,20 @@ def _kinds(told: Mapping[str, Any]) -> dict[str, FaultKind]:
         )
         for kind, (summary, commands, undo) in _BY_PLATFORM.items()
     ]
-    return {one.kind: one for one in (*by_agent, *by_platform)}
+    return {fault.kind: fault for fault in (*by_agent, *by_platform)}
 
 
-_ARBITER, _AGENT = _read("policies.json"), _read("faults.json")
+_ARBITER, _AGENT = _read_contract("policies.json"), _read_contract("faults.json")
 
 PROTOCOLS = {p["name"]: Protocol.model_validate(p) for p in _ARBITER["protocols"]}
-# Those that the load worker has a client for.
-SPOKEN: tuple[str, ...] = tuple(_read("load-protocols.json")["protocols"])
+# Protocols for which the load worker has a client.
+SPOKEN: tuple[str, ...] = tuple(_read_contract("load-protocols.json")["protocols"])
 POLICIES = {p["name"]: Policy.model_validate(p) for p in _ARBITER["policies"]}
-COMPARE_MODES: Mapping[str, str] = {one["name"]: one["summary"] for one in _ARBITER["compare"]}
-COMPARE_OFF = next(iter(COMPARE_MODES))  # replies are not compared, of which an arbiter tells first
+COMPARE_MODES: Mapping[str, str] = {mode["name"]: mode["summary"] for mode in _ARBITER["compare"]}
+COMPARE_OFF = next(iter(COMPARE_MODES))  # an arbiter lists it first: no comparison
 TOKENS = Bounds.model_validate(_ARBITER["bounds"]["tokens"])
-DEFAULT_POLICY = next(iter(POLICIES))  # the plain one, of which an arbiter knows first
+DEFAULT_POLICY = next(iter(POLICIES))  # an arbiter lists the plain policy first
 
 LEASE_S_MAX = float(_AGENT["lease_s_max"])
-KINDS = _kinds(_AGENT)
-FAULT_KINDS = tuple(name for name, one in KINDS.items() if one.group == "fault")
+KINDS = _fault_kinds(_AGENT)
+FAULT_KINDS = tuple(name for name, kind in KINDS.items() if kind.group == "fault")

@@ -19,14 +19,14 @@ from experiments.design.cases import folder_of, names_in, read_experiment
 from experiments.design.checks import experiment_problems
 from experiments.design.endpoint import (
     KIND,
+    add_defaults,
+    add_role,
     endpoint_problems,
     fleet_of,
     is_endpoint,
-    with_defaults,
-    with_role,
 )
 from experiments.design.experiment import Experiment
-from experiments.design.fleet import Fleet, fleet_problems
+from experiments.design.fleet import Fleet, fleet_problems, planned_tiers
 from experiments.design.guard_checks import guard_problems
 from experiments.design.locustfile import locustfile_problems, locustfile_workload
 from experiments.design.operation_set import operation_problems, workload_of
@@ -38,15 +38,16 @@ from experiments.design.workloads import Workload, find_workloads
 Section = TypeVar("Section", bound=Strict)
 
 Check = tuple[str, bool, str, str]
-"""A dotted key of experiment.toml, whether it is wrong, what was expected and what came."""
+"""A dotted key of experiment.toml, true if it is wrong, the expected value, and the value found."""
 DESIGNS = Path(__file__).resolve().parents[1] / "designs"
 
 
 @dataclass(frozen=True)
 class Design:
-    """A user's request: a fleet, an experiment on it, and where both are written.
+    """A user's request: a fleet, an experiment on it, and the folder of both.
 
-    name: its folder's, or its case's; workloads: by name, those of the roles and the design's own.
+    name: that of its folder or of its case; workloads: those of the roles and of the design, by
+    name.
     """
 
     name: str
@@ -60,34 +61,34 @@ class Design:
 
     @property
     def path(self) -> Path:
-        """The path that a command finds it by: its folder, or its case's name beside that."""
+        """The path by which a command finds it: its folder, or its case's name beside it."""
         return self.directory.with_name(self.name)
 
     @property
     def is_endpoint(self) -> bool:
-        """True if it asks a service that is there; its fleet then only stands for that."""
+        """True if it loads a running service; its fleet is then only a placeholder."""
         return self.experiment.kind == KIND
 
     def section(
         self, model: type[Section], kind: str = "", options: Mapping[str, Any] | None = None
     ) -> Section:
-        """The table of experiment.toml that is named like `kind`, else like the experiment's own,
-        with `options` put over it, checked.
+        """Return the table of experiment.toml for `kind`, by default the experiment's kind, with
+        `options` put over it, checked.
 
-        Raises InputError with file, line and key; a table that is not there is an empty one.
+        A missing table counts as an empty one. Raises InputError with file, line and key.
         """
-        own = self._source.section(kind or self.experiment.kind)
-        return check(own.having({**own.values, **(options or {})}), model)
+        table = self._source.section(kind or self.experiment.kind)
+        return check(table.having({**table.values, **(options or {})}), model)
 
     def error(self, key: str, expected: str, got: str, hint: str = "Correct it.") -> InputError:
-        """An InputError at a dotted key of experiment.toml."""
+        """Return an InputError at a dotted key of experiment.toml."""
         parts = (int(part) if part.isdigit() else part for part in key.split("."))
         return self._source.error(*parts, expected=expected, got=got, hint=hint)
 
     def refuse(self, checks: Iterable[Check], hint: str = "Correct it.") -> None:
-        """Raises InputError at the first key that is wrong."""
-        for key, wrong, expected, got in checks:
-            if wrong:
+        """Raise InputError at the first key that is wrong."""
+        for key, is_wrong, expected, got in checks:
+            if is_wrong:
                 raise self.error(key, expected, got, hint)
 
     @property
@@ -96,51 +97,51 @@ class Design:
 
 
 def designs_available(root: Path = DESIGNS) -> tuple[str, ...]:
-    """Names of the designs that come with Sparecraft, or are in another folder."""
+    """Return the names of the designs that come with Sparecraft, or of those in another folder."""
     return names_in(root)
 
 
 def load_design(name_or_path: str | Path, seed: int | None = None) -> Design:
-    """Read and check a design, given its name or its folder: a Path, and text that can only be a
-    path (`.`, `./shop`, `../shop`, `/srv/shop`), is never taken for a built-in one's name. A case
-    is named as if it had a folder of its own. `seed` goes before the file's.
+    """Read and check a design, given its name or its folder.
 
-    Raises InputError with file, line and key, what was expected and what came.
+    A Path, and text that can only be a path (`.`, `./shop`, `../shop`, `/srv/shop`), is never taken
+    for the name of a built-in design. A case is named as if it had a folder. `seed` overrides that
+    of the file. Raises InputError with file, line and key, the expected value and the value found.
     """
     directory, case = find_design(name_or_path)
     toml = read_experiment(directory, case)
     if endpoint := is_endpoint(toml, directory):
-        toml, tfvars = with_defaults(toml), fleet_of(directory)
+        toml, tfvars = add_defaults(toml), fleet_of(directory)
     else:
         tfvars = read_tfvars(directory / "fleet.tfvars")
     if case is not None:
         tfvars = tfvars.having({**tfvars.values, "experiment": case})
-    toml = _with_seed(toml, seed)
-    roles, workloads, fleet, experiment = _all_of(
-        lambda: with_role(find_roles(directory)) if endpoint else find_roles(directory),
+    toml = _set_seed(toml, seed)
+    roles, workloads, fleet, experiment = _collect(
+        lambda: add_role(find_roles(directory)) if endpoint else find_roles(directory),
         lambda: find_workloads(directory),
         lambda: check(tfvars, Fleet),
-        lambda: check(_without_section(toml), Experiment),
+        lambda: check(_drop_section(toml), Experiment),
     )
     tfvars.refuse_all(fleet_problems(fleet, roles))
     toml.refuse_all(operation_problems(experiment.load, directory, fleet, roles))
     workloads = {**workloads, **workload_of(experiment.load, directory, fleet, roles)}
     toml.refuse_all(locustfile_problems(experiment.load, directory, fleet, roles))
     workloads = {**workloads, **locustfile_workload(experiment.load, directory, fleet, roles)}
-    experiment, workloads = _with_trace(toml, experiment, workloads, directory)
+    experiment, workloads = _add_trace(toml, experiment, workloads, directory)
     toml.refuse_all(experiment_problems(experiment, fleet, roles, workloads))
     toml.refuse_all(guard_problems(experiment, fleet))
     toml.refuse_all(endpoint_problems(experiment))
     _check_worker(toml, experiment, directory)
-    prediction = _prediction(toml, fleet, experiment)
+    prediction = _read_plan(toml, fleet, experiment, roles)
     name = case or directory.name
     return Design(name, fleet, experiment, directory, roles, prediction, workloads, toml)
 
 
-def _with_trace(
+def _add_trace(
     toml: ConfigFile, experiment: Experiment, workloads: Mapping[str, Workload], directory: Path
 ) -> tuple[Experiment, Mapping[str, Workload]]:
-    """The arrival times of the load's trace, and its mean rate where none was stated."""
+    """Add the arrival times of the load's trace, and its mean rate if the load has none."""
     load = experiment.load
     if load.trace is None or load.user not in workloads:
         return experiment, workloads
@@ -159,58 +160,63 @@ def _with_trace(
     return experiment, workloads
 
 
-def _with_seed(toml: ConfigFile, seed: int | None) -> ConfigFile:
+def _set_seed(toml: ConfigFile, seed: int | None) -> ConfigFile:
     design = toml.values.get("design")
     if seed is None or not isinstance(design, dict):
         return toml
     return toml.having({**toml.values, "design": {**design, "seed": seed}})
 
 
-def _all_of(*parts: Callable[[], Any]) -> tuple[Any, ...]:
-    """The results of all parts. Raises one InputError for all that went wrong in any of them."""
-    given: list[Any] = []
+def _collect(*parts: Callable[[], Any]) -> tuple[Any, ...]:
+    """Return the results of all parts. Raises one InputError for the errors of all parts."""
+    results: list[Any] = []
     errors: list[InputError] = []
     for part in parts:
         try:
-            given.append(part())
+            results.append(part())
         except InputError as error:
             errors.append(error)
     raise_all(errors)
-    return tuple(given)
+    return tuple(results)
 
 
-def _without_section(toml: ConfigFile) -> ConfigFile:
-    """All but the table that is its kind's own, whose model the kind has: also where the table has
-    another meaning for other kinds (`failover`)."""
+def _drop_section(toml: ConfigFile) -> ConfigFile:
+    """Return all but the table of the experiment's kind. The kind has the model of that table, also
+    if the table has another meaning for other kinds (`failover`).
+    """
     kind = toml.values.get("kind", Experiment.model_fields["kind"].default)
     return toml.having({key: value for key, value in toml.values.items() if key != kind})
 
 
 def is_path(text: str) -> bool:
-    """A path, which no name is."""
+    """True for a text that can only be a path, and no name."""
     return text in (os.curdir, os.pardir) or os.sep in text
 
 
 def find_design(name_or_path: str | Path, root: Path = DESIGNS) -> tuple[Path, str | None]:
-    """The folder of a design, and the case in it that is meant. Raises InputError."""
-    own, built_in = Path(name_or_path), root / name_or_path
+    """Return the folder of a design, and the requested case in it. Raises InputError."""
+    path, built_in = Path(name_or_path), root / name_or_path
     as_path = isinstance(name_or_path, Path) or is_path(name_or_path)
     if not as_path:
-        found = [one.resolve() for one in (built_in, own) if (one / "experiment.toml").is_file()]
-        if len(set(found)) > 1:
+        folders = [
+            folder.resolve()
+            for folder in (built_in, path)
+            if (folder / "experiment.toml").is_file()
+        ]
+        if len(set(folders)) > 1:
             raise InputError(
                 f"design {name_or_path}",
                 expected="one design",
-                got=f"two: Sparecraft's own, and the folder {own} here",
-                hint=f"Say ./{own} for the folder, {built_in} for Sparecraft's.",
+                got=f"two: Sparecraft's own, and the folder {path} here",
+                hint=f"Say ./{path} for the folder, {built_in} for Sparecraft's.",
             )
-        if found:
-            return found[0], None
-    if own.is_dir():
-        return own.resolve(), None
-    for beside in (own.parent,) if as_path else (root, own.parent):
-        if folder := folder_of(own.name, beside):
-            return folder.resolve(), own.name
+        if folders:
+            return folders[0], None
+    if path.is_dir():
+        return path.resolve(), None
+    for parent in (path.parent,) if as_path else (root, path.parent):
+        if folder := folder_of(path.name, parent):
+            return folder.resolve(), path.name
     if as_path:
         raise InputError(
             f"design {name_or_path}",
@@ -223,7 +229,9 @@ def find_design(name_or_path: str | Path, root: Path = DESIGNS) -> tuple[Path, s
         f"design {name_or_path}",
         expected=f"a folder, or the name of one of {len(designs_available(root))} designs",
         got="no such design",
-        hint=f"Did you mean {near[0]}?" if near else "`sparecraft list` shows them.",
+        hint=f"Did you mean {near[0]}?"
+        if near
+        else "`sparecraft list` shows them, and `sparecraft init NAME` makes a folder.",
     )
 
 
@@ -236,15 +244,18 @@ def _check_worker(toml: ConfigFile, experiment: Experiment, directory: Path) -> 
         ) from error
 
 
-def _prediction(toml: ConfigFile, fleet: Fleet, experiment: Experiment) -> Prediction | None:
+def _read_plan(
+    toml: ConfigFile, fleet: Fleet, experiment: Experiment, roles: Roles
+) -> Prediction | None:
     path = toml.path.parent / "plan.json"
     if not path.is_file():
         return None
     prediction = read_prediction(path)
-    if set(prediction.tiers) != set(fleet.tiers):
+    planned = planned_tiers(fleet, roles)
+    if set(prediction.tiers) != set(planned):
         raise InputError(
             str(path),
-            expected=f"a plan of the fleet's tiers {', '.join(fleet.tiers)}",
+            expected=f"a plan of the fleet's tiers {', '.join(planned)}",
             got=f"one of {', '.join(prediction.tiers)}",
             hint="Remove plan.json, or adopt the plan again.",
         )

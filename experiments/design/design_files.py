@@ -9,11 +9,11 @@ from experiments.design.experiment import Load
 from experiments.design.operation_set import files_of
 from experiments.design.workloads import MODULE
 
-FOLDER = "design"  # of a run's folder, where these are kept
+FOLDER = "design"  # the folder of these files within that of a run
 
 
 def copy_design_files(source: Path, load: Load, target: Path) -> None:
-    """Copy these from one folder to another; what is not there, or not within, stays behind."""
+    """Copy these files from one folder to another, except missing ones and those outside."""
     for name in ("roles", MODULE, load.worker, *files_of(load), *_locustfile(load)):
         path = (source / name).resolve()
         if not path.is_relative_to(source.resolve()):

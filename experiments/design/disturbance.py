@@ -1,4 +1,4 @@
-"""A planned disturbance in the words of `sparecraft check`."""
+"""A planned disturbance as `sparecraft check` describes it."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ class Disturbance(TypedDict):
     what: str
     kind: str
     parameters: JsonObject
-    at_s: float | None  # in a block; None where that is drawn, or found out
-    machines: dict[str, Times | None]  # None where it is not known how often
+    at_s: float | None  # in a block; None if it is drawn, or not known yet
+    machines: dict[str, Times | None]  # None if the number of times is not known
     commands: str
     undo: str
-    at_once: NotRequired[int]  # machines; one where nothing is said
+    at_once: NotRequired[int]  # machines; by default one
     when: NotRequired[str]
     repeat: NotRequired[JsonObject]
     begins_s: NotRequired[dict[str, list[float]]]  # by block
 
 
 def of_fault(kind: str, parameters: Mapping[str, Any], machines: Iterable[str]) -> Disturbance:
-    """Return a fault on some of these machines, at a time that nobody knows yet."""
-    told = KINDS[kind]
+    """Return a fault on some of these machines, at a time that is not known yet."""
+    fault_kind = KINDS[kind]
     return {
         "what": "fault",
         "kind": kind,
         "parameters": dict(parameters),
         "at_s": None,
         "machines": dict.fromkeys(machines),
-        "commands": told.render(told.commands, parameters),
-        "undo": told.render(told.undo, parameters),
+        "commands": fault_kind.render(fault_kind.commands, parameters),
+        "undo": fault_kind.render(fault_kind.undo, parameters),
     }

@@ -26,68 +26,66 @@ if TYPE_CHECKING:
 KIND = "endpoint"
 ARM = "target"  # the one arm, tier and role of such a design
 REPEATS_MAX = 100
-ERROR_SHARE_MAX = 0.5  # ends the run, unless the design's own guard says otherwise
+ERROR_SHARE_MAX = 0.5  # ends the run, unless the design has a guard of its own
 REQUESTS_MAX = 1_000_000  # of a run
 LOAD_S_MAX = 3600.0
 RATE_PER_S_MAX = 2000.0
-_UNKNOWN = 0.5  # availability, which nothing here can say
+_UNKNOWN = 0.5  # availability: an endpoint does not show it
 _NO_MACHINE = {"role": ARM, "nodes": 1, "cpus": 0.1, "memory_mb": 64, "nic_mbps": 1, "disk_mbps": 1}
 
 
 def is_endpoint(toml: ConfigFile, directory: Path) -> bool:
-    """True of a design that says so, or that has neither a fleet nor arms."""
+    """True for a design of this kind, or one without a kind that has neither a fleet nor arms."""
     if (kind := toml.values.get("kind")) is not None:
         return bool(kind == KIND)
     return "arms" not in toml.values and not (directory / "fleet.tfvars").exists()
 
 
-def with_defaults(toml: ConfigFile) -> ConfigFile:
-    """Return the file with the tables that an endpoint leaves nothing to say in."""
+def add_defaults(toml: ConfigFile) -> ConfigFile:
+    """Return the file with the default tables of an endpoint added."""
     values: JsonObject = {"kind": KIND, "arms": {ARM: {}}, **toml.values}
     defaults: dict[str, JsonObject] = {
         "design": {"order": "A", "repeats": 1},
         "guard": {"error_share_max": ERROR_SHARE_MAX, "requests_min": 10},
     }
-    for table, said in defaults.items():
-        stated = values.setdefault(table, {})
-        if isinstance(stated, dict) and "unguarded" not in stated:
-            values[table] = {**said, **values[table]}
+    for table, keys in defaults.items():
+        table_stated = values.setdefault(table, {})
+        if isinstance(table_stated, dict) and "unguarded" not in table_stated:
+            values[table] = {**keys, **values[table]}
     if isinstance(values.get("slo"), dict):
         values["slo"] = {"availability": _UNKNOWN, **values["slo"]}
     return toml.having(values)
 
 
 def fleet_of(directory: Path) -> ConfigFile:
-    """Return the file of a fleet of one nameless machine, which stands for the service and is not
-    made.
-    """
+    """Return the file of a fleet of one machine. It stands for the service, and is never made."""
     name = re.sub(r"[^a-z0-9]+", "-", directory.name.lower()).strip("-")[:30].strip("-")
     name = name if name[:1].isalpha() else f"endpoint-{name}"[:30].strip("-")
     values = {"experiment": name, "scheme": "on-prem", "tiers": {ARM: dict(_NO_MACHINE)}}
     return ConfigFile(directory / "fleet.tfvars", values)
 
 
-def with_role(roles: Roles) -> Roles:
-    """Return the roles, and that of the service."""
+def add_role(roles: Roles) -> Roles:
+    """Return the roles with that of the service added."""
     role = Role(summary="A service that somebody else runs", protocol="http", port=80)
     return {**roles, ARM: role}
 
 
 def endpoint_problems(experiment: Experiment) -> Iterator[Problem]:
-    """Problems of a design: parts that an endpoint cannot have, more load than one may get."""
+    """Yield the parts that an endpoint cannot have, and load beyond its limits."""
     if experiment.kind != KIND:
         if experiment.load.target is not None:
             expected = f"no target in kind {experiment.kind}, which asks its own fleet"
             hint = "Take it out; `--target URL` on the command line asks a service."
             yield Problem(("load", "target"), expected, experiment.load.target, hint)
         return
-    disturbing = {
+    disturbances = {
         "interference": experiment.interference.pattern != "none",
         "faults": bool(experiment.faults),
         "failover": experiment.failover is not None,
     }
-    for table, stated in disturbing.items():
-        if stated:
+    for table, is_stated in disturbances.items():
+        if is_stated:
             yield Problem((table,), "none: nothing is disturbed without agents", "some")
     for name, arm in experiment.arms.items():
         if arm.settings or name != ARM:
@@ -114,17 +112,17 @@ def _bound_problems(experiment: Experiment) -> Iterator[Problem]:
 
 
 def as_endpoint(design: Design) -> Design:
-    """Return the same load, phases and SLO, asked of an endpoint. Raises InputError for a design
-    that has no load, or whose load has more than one entry.
+    """Return a design with the same load, phases and SLO, for an endpoint. Raises InputError for a
+    design without a load, or with a load on several entries.
     """
-    asked = design.experiment
-    if asked.kind == KIND:
+    original = design.experiment
+    if original.kind == KIND:
         return design
-    if "load" not in asked.model_fields_set or design.source is None:
+    if "load" not in original.model_fields_set or design.source is None:
         raise InputError(
             "--target",
             expected="a design with a [load]",
-            got=f"{design.name}, of kind {asked.kind}, which asks by itself",
+            got=f"{design.name}, of kind {original.kind}, which asks by itself",
             hint="Write one with [load], [phases] and [slo].",
         )
     if len(design.fleet.entry_tiers) > 1:
@@ -134,12 +132,12 @@ def as_endpoint(design: Design) -> Design:
             got=", ".join(design.fleet.entry_tiers),
             hint="Write a design of its own for each.",
         )
-    repeats = asked.design.order.count("A") * asked.design.repeats
-    order = Order(order="A", repeats=min(repeats, REPEATS_MAX), seed=asked.design.seed)
-    guard = asked.guard
+    repeats = original.design.order.count("A") * original.design.repeats
+    order = Order(order="A", repeats=min(repeats, REPEATS_MAX), seed=original.design.seed)
+    guard = original.guard
     if not guard.looks_at_requests:
         guard = Guard(error_share_max=ERROR_SHARE_MAX, requests_min=10)
-    experiment = asked.model_copy(
+    experiment = original.model_copy(
         update={
             "kind": KIND,
             "arms": {ARM: Arm()},
@@ -154,12 +152,12 @@ def as_endpoint(design: Design) -> Design:
     return replace(design, experiment=experiment, prediction=None)
 
 
-def left_out(asked: Experiment) -> str:
-    """Parts of a design that an endpoint cannot have, in words; "" where there are none."""
+def left_out(experiment: Experiment) -> str:
+    """Return a text of the parts of a design that an endpoint cannot have; "" if there are none."""
     parts = {
-        "arms": len(asked.arms) > 1,
-        "interference": asked.interference.pattern != "none",
-        "faults": bool(asked.faults),
-        "fail-over": asked.failover is not None,
+        "arms": len(experiment.arms) > 1,
+        "interference": experiment.interference.pattern != "none",
+        "faults": bool(experiment.faults),
+        "fail-over": experiment.failover is not None,
     }
-    return ", ".join(name for name, stated in parts.items() if stated)
+    return ", ".join(name for name, is_stated in parts.items() if is_stated)

@@ -28,8 +28,8 @@ from experiments.design.operations import Operations, Sessions, check_names
 from experiments.design.slo import Slo
 from experiments.design.workers import DEFAULT, PYTHON
 
-# Load is bounded in time and count: a third of what the native worker sends in time on one core,
-# and what one process of Python does.
+# Load is bounded in time and count: a third of the rate that the native worker sends on time with
+# one core, and the rate that one process of Python sends.
 RATE_PER_NATIVE_MAX = 10_000.0
 RATE_PER_WORKER_MAX = 2000.0
 WORKERS_MAX = 16
@@ -37,16 +37,16 @@ RATE_PER_S_MAX = 32_000.0
 PHASE_S_MAX = 3600.0
 BUDGET_S_MAX = 86400.0
 TIMES_MAX = 1000  # of a fault in a block
-NOBODY = "nobody"  # the user where a design has no [load]
+NOBODY = "nobody"  # the user if a design has no [load]
 OPERATIONS = "operations"  # the user whose requests are [[load.operations]]
-LOCUSTFILE = "locustfile"  # the user whose tasks a locustfile has
+LOCUSTFILE = "locustfile"  # the user whose tasks are those of a locustfile
 TASK_TIMEOUT_S = 30.0
 
 User = Annotated[str, Field(min_length=1, max_length=64)]  # the name of a workload
 Rate = Annotated[float, Field(gt=0, le=RATE_PER_S_MAX)]
 Utilisation = Annotated[float, Field(ge=0.01, le=0.9)]
 Seconds = Annotated[float, Field(gt=0, le=PHASE_S_MAX)]
-LONGER_MOST = 2.0  # times `measure`, for the sake of `requests`
+LONGER_MOST = 2.0  # times `measure`: the longest measurement for `requests`
 Pattern = Literal["none", "front", "back", "both"]
 Figure = Literal["mean", "p50", "p95", "p99"]
 
@@ -73,7 +73,7 @@ class Requests(Strict):
 
     @property
     def rate_per_s_max(self) -> float:
-        """The most that may be asked of all workers together."""
+        """The highest rate of all workers together."""
         return min(self._rate_per_worker_max * self.workers, RATE_PER_S_MAX)
 
     @property
@@ -81,7 +81,7 @@ class Requests(Strict):
         return RATE_PER_NATIVE_MAX if self.worker == DEFAULT else RATE_PER_WORKER_MAX
 
     @model_validator(mode="after")
-    def _each_worker_sends(self) -> Requests:
+    def _check_workers(self) -> Requests:
         if self.workers > self.max_in_flight:
             raise refusal(
                 f"at most max_in_flight ({self.max_in_flight})",
@@ -108,7 +108,7 @@ class SentLoad(Requests):
     """Arrivals a second, on average."""
 
     @model_validator(mode="after")
-    def _bounded(self) -> SentLoad:
+    def _check_bounds(self) -> SentLoad:
         self._check_rate(self.rate_per_s)
         return self
 
@@ -159,7 +159,7 @@ class Load(Requests):
     """Hosts that `target` may name besides this machine; `--allow-host` adds to them."""
 
     @model_validator(mode="after")
-    def _who(self) -> Load:
+    def _check_user(self) -> Load:
         if bool(self.operations) != (self.user == OPERATIONS):
             raise refusal(
                 "one of user = NAME, [[load.operations]] and locustfile = FILE",
@@ -182,13 +182,13 @@ class Load(Requests):
 
     @model_validator(mode="before")
     @classmethod
-    def _users_of_a_locustfile(cls, data: Any) -> Any:
+    def _set_locustfile_user(cls, data: Any) -> Any:
         if isinstance(data, dict) and data.get("locustfile") is not None:
             return {"user": LOCUSTFILE, **data}
         return data
 
     @model_validator(mode="after")
-    def _locustfile_alone(self) -> Load:
+    def _check_locustfile(self) -> Load:
         if self.locustfile is None:
             if self.task_timeout_s is not None:
                 raise refusal("a locustfile beside it", got="none", key="task_timeout_s")
@@ -208,7 +208,7 @@ class Load(Requests):
         return self
 
     @model_validator(mode="after")
-    def _how_much(self) -> Load:
+    def _check_rate_keys(self) -> Load:
         if (self.arrivals == "trace") != (self.trace is not None):
             raise refusal(
                 'arrivals = "trace" with a trace, and another without',
@@ -218,8 +218,8 @@ class Load(Requests):
         if self.insecure and self.ca is not None:
             raise refusal("ca, or insecure = true", got="both", key="insecure")
         for key in ("stages", "trace"):
-            both = bool(self.stages) and self.trace is not None
-            if getattr(self, key) and (self.utilisation is not None or both):
+            has_both = bool(self.stages) and self.trace is not None
+            if getattr(self, key) and (self.utilisation is not None or has_both):
                 expected = f"no {key} beside utilisation, nor stages beside a trace"
                 raise refusal(expected, got="both", key=key, hint="Say one of them.")
         if self.trace is not None and self.rate_per_s is None:
@@ -237,30 +237,29 @@ class Load(Requests):
 
     @property
     def most_per_s(self) -> float:
-        """The highest rate of any time. Raises ValueError as `sent_per_s` does."""
-        return max(self.sent_per_s, *(one.target for one in self.stages), 0.0)
+        """The highest rate at any time. Raises ValueError as `sent_per_s` does."""
+        return max(self.sent_per_s, *(stage.target for stage in self.stages), 0.0)
 
     @property
     def varies(self) -> bool:
-        """The rate is another at other times."""
+        """True if the rate changes with time."""
         return bool(self.stages) or self.trace is not None
 
     @property
     def sent_per_s(self) -> float:
-        """Arrivals a second. Raises ValueError where a calibration has yet to find them."""
+        """Arrivals per second. Raises ValueError if a calibration still has to find the rate."""
         if self.rate_per_s is None:
             raise ValueError("expected a load with a rate (got one that is not calibrated yet)")
         return self.rate_per_s
 
     def at(self, rate_per_s: float) -> Load:
-        """The same load with this rate [1/s]."""
+        """Return the same load with this rate [1/s]."""
         return self.model_copy(update={"rate_per_s": rate_per_s, "utilisation": None})
 
     @property
     def sent(self) -> SentLoad:
-        """The load as a worker is told it."""
-        asked = self.model_dump(include=set(SentLoad.model_fields))
-        return SentLoad.model_validate({**asked, "rate_per_s": self.sent_per_s})
+        requests = self.model_dump(include=set(SentLoad.model_fields))
+        return SentLoad.model_validate({**requests, "rate_per_s": self.sent_per_s})
 
 
 class Phases(Strict):
@@ -279,13 +278,14 @@ class Phases(Strict):
     """Load before the first block, undisturbed and not counted [s]."""
 
     def at(self, rate_per_s: float) -> Phases:
-        """The same for a calibrated rate [1/s]: `measure` is long enough for `requests`, and at
-        most LONGER_MOST times as long as stated."""
+        """Return the phases for a calibrated rate [1/s]: `measure` is long enough for `requests`,
+        and at most LONGER_MOST times as long as in the file.
+        """
         if self.requests is None:
             return self
-        wanted_s = min(self.requests / rate_per_s, LONGER_MOST * self.measure)
+        length_s = min(self.requests / rate_per_s, LONGER_MOST * self.measure)
         return self.model_copy(
-            update={"measure": max(self.measure, round(wanted_s, 1)), "requests": None}
+            update={"measure": max(self.measure, round(length_s, 1)), "requests": None}
         )
 
 
@@ -321,14 +321,14 @@ class Selector(Strict):
     """All machines of all tiers."""
 
     @model_validator(mode="after")
-    def _selects(self) -> Selector:
-        given = self.model_dump(exclude_defaults=True)
+    def _check_form(self) -> Selector:
+        keys = self.model_dump(exclude_defaults=True)
         forms = ({"machine"}, {"tier"}, {"tier", "count"}, {"tier", "place"}, {"all"})
-        if set(given) not in forms:
+        if set(keys) not in forms:
             raise refusal(
                 "{ tier = NAME, count = N }, { tier = NAME, place = PLACE }, { machine = NAME } "
                 "or { all = true }",
-                got=repr(given) if given else "an empty selector",
+                got=repr(keys) if keys else "an empty selector",
                 hint="Say which machines are meant.",
             )
         return self
@@ -347,7 +347,7 @@ class Repeat(Strict):
     """Largest number of occurrences in a block, the first one included."""
 
     @model_validator(mode="after")
-    def _spread(self) -> Repeat:
+    def _check_spread(self) -> Repeat:
         if (self.distribution == "gaussian") != (self.spread_s is not None):
             raise refusal(
                 "a spread with distribution gaussian, and none with another",
@@ -380,7 +380,7 @@ class Fault(Strict):
     """Parameters of the kind."""
 
     @model_validator(mode="after")
-    def _possible(self) -> Fault:
+    def _check_fault(self) -> Fault:
         if (self.for_s is None) == (not self.sticky):
             raise refusal(
                 "either for_s = SECONDS or sticky = true",
@@ -442,18 +442,17 @@ class Arm(Strict):
     """Run the arm although its copies break sPARE's limits; the result says so."""
 
     def of(self, tier: str) -> TierSettings:
-        """The settings of a tier."""
         return self.settings.get(tier, TierSettings())
 
     @property
     def replicas(self) -> dict[str, int]:
-        """Replicas of the tiers that are named."""
-        return {tier: one.replicas for tier, one in self.settings.items()}
+        """Replicas of the tiers in `settings`."""
+        return {tier: tier_settings.replicas for tier, tier_settings in self.settings.items()}
 
     def tokens_of(self, tier: str, fleet: Fleet) -> int:
-        """Tokens per server of a tier's arbiter: the arm's, else the fleet's."""
-        stated = self.of(tier).tokens
-        return fleet.arbiters[tier].tokens if stated is None else stated
+        """Return the tokens per server of a tier's arbiter: the arm's, else the fleet's."""
+        tokens = self.of(tier).tokens
+        return fleet.arbiters[tier].tokens if tokens is None else tokens
 
 
 class Rates(Strict):
@@ -468,7 +467,7 @@ class Rates(Strict):
 
 
 def new_seed() -> int:
-    """Short enough to be typed again."""
+    """Return a random seed that is short enough to type."""
     return secrets.randbelow(10**9)
 
 
@@ -499,7 +498,7 @@ class Order(Strict):
     block's start [s]."""
 
     @model_validator(mode="after")
-    def _looks_only_to_decide(self) -> Order:
+    def _check_decision(self) -> Order:
         if self.decide is None:
             for key in ("min_repeats", "looks", "budget_s"):
                 if getattr(self, key) is not None:
@@ -514,7 +513,7 @@ class Order(Strict):
 
     @property
     def seed_is_stated(self) -> bool:
-        """The file has a seed, or `--seed` gave one."""
+        """True if the file has a seed, or `--seed` gave one."""
         return "seed" in self.model_fields_set
 
     @property
@@ -524,7 +523,7 @@ class Order(Strict):
 
     @property
     def looked_after(self) -> tuple[int, ...]:
-        """Repeats after which a design that decides is looked at, ascending."""
+        """Numbers of repeats after which a design with `decide` is looked at, ascending."""
         from core.statistics.sequential import look_times  # SciPy, which `--help` does not need
 
         return look_times(self.repeats_first, self.repeats, self.looks or 3)

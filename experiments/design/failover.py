@@ -38,7 +38,7 @@ class Failover(Strict):
     """Number of nodes that a tier's load needs; by default all active ones."""
 
     @model_validator(mode="after")
-    def _needed_is_watched(self) -> Failover:
+    def _check_needed(self) -> Failover:
         for tier in self.needed:
             if self.tiers is not None and tier not in self.tiers:
                 raise refusal(
@@ -47,7 +47,7 @@ class Failover(Strict):
         return self
 
     @model_validator(mode="after")
-    def _slower_than_detection(self) -> Failover:
+    def _check_crashes(self) -> Failover:
         detection_s = self.heartbeat_s * self.misses
         if self.crash_mean_s is not None and self.crash_mean_s <= detection_s:
             raise refusal(
@@ -60,7 +60,7 @@ class Failover(Strict):
 
 
 def watched_tiers(fleet: Fleet, failover: Failover) -> tuple[str, ...]:
-    """Return the tiers that the controller looks after."""
+    """Return the tiers that the controller watches."""
     return tuple(fleet.tiers) if failover.tiers is None else failover.tiers
 
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from core.config_file import Problem, Strict, refusal
 from experiments.design.contracts import PROTOCOLS, TOKENS
-from experiments.design.roles import Port, Roles
+from experiments.design.roles import Port, Promotion, Roles
 
 INFLUXDB = "influxdb-1"  # the machine that keeps the telemetry
 INFLUXDB_CPUS = 1.0  # its cap in infra/stacks/local
@@ -24,7 +24,7 @@ MemoryMb = Annotated[int, Field(ge=64)]
 Tokens = Annotated[int, Field(ge=TOKENS.minimum, le=TOKENS.maximum)]
 
 
-def _network(text: str) -> str:
+def _check_network(text: str) -> str:
     try:
         ipaddress.IPv4Network(text)
     except ValueError as error:
@@ -32,7 +32,7 @@ def _network(text: str) -> str:
     return text
 
 
-Network = Annotated[str, AfterValidator(_network)]
+Network = Annotated[str, AfterValidator(_check_network)]
 
 
 class Tier(Strict):
@@ -101,7 +101,7 @@ class Fleet(Strict):
 
     @property
     def entry_tiers(self) -> tuple[str, ...]:
-        """The tiers that take load: those stated, else all that no tier calls, by name."""
+        """The tiers that take load: those of `entries`, else all that no tier calls, by name."""
         if self.entries is not None:
             return self.entries
         called = {name for tier in self.tiers.values() for name in tier.calls}
@@ -114,12 +114,12 @@ class Fleet(Strict):
 
     @property
     def tier_order(self) -> tuple[str, ...]:
-        """Tier names from the front to the back: each after all that call it, else as written."""
+        """Tier names from front to back: each after its callers, else in the file's order."""
         order: list[str] = []
         while len(order) < len(self.tiers):
-            left = [name for name in self.tiers if name not in order]
-            called = {name for caller in left for name in self.tiers[caller].calls}
-            order.append(next(name for name in left if name not in called))
+            remaining = [name for name in self.tiers if name not in order]
+            called = {name for caller in remaining for name in self.tiers[caller].calls}
+            order.append(next(name for name in remaining if name not in called))
         return tuple(order)
 
     @property
@@ -128,27 +128,50 @@ class Fleet(Strict):
         return tuple(name for name in self.tier_order if name in self.arbiters)
 
     def nodes_of(self, tier: str) -> tuple[str, ...]:
-        """Names of the active machines of a tier, `web-1` and on; standbys are not among them."""
+        """Return the names of the active machines of a tier, from `web-1` on, without standbys."""
         return tuple(f"{tier}-{index}" for index in range(1, self.tiers[tier].nodes + 1))
 
     @property
     def machine_names(self) -> tuple[str, ...]:
-        """Every machine that is up after apply, in the order front to back, then the helpers."""
+        """Every machine that runs after apply: tiers from front to back, then the helpers."""
         nodes = [name for tier in self.tier_order for name in self.nodes_of(tier)]
         arbiters = [f"arbiter-{tier}" for tier in self.arbiter_order]
         return (*nodes, *arbiters, INFLUXDB)
 
 
 def replicas_max(fleet: Fleet, tier: str, roles: Roles) -> int:
-    """Return the most replicas that a read of the tier can have: none more where reads are not
-    told.
+    """Return the most replicas that a read of the tier can have: 1 if its protocol does not
+    distinguish reads from writes.
     """
     spec = fleet.tiers[tier]
     return spec.nodes if PROTOCOLS[roles[spec.role].protocol].reads else 1
 
 
+def promoters_of(fleet: Fleet, tier: str, roles: Roles) -> tuple[str, ...]:
+    """Return the tiers that the tier calls so that they promote another of its machines."""
+    spec = fleet.tiers[tier]
+    promotion = roles[spec.role].promotion
+    if promotion is None:
+        return ()
+    return tuple(name for name in spec.calls if fleet.tiers[name].role == promotion.role)
+
+
+def promotion_of(fleet: Fleet, tier: str, roles: Roles) -> Promotion | None:
+    """Return the promotion of the tier's machines, by others or by themselves; None without one."""
+    promotion = roles[fleet.tiers[tier].role].promotion
+    if promotion is None or promotion.role is None or promoters_of(fleet, tier, roles):
+        return promotion
+    return None
+
+
+def planned_tiers(fleet: Fleet, roles: Roles) -> tuple[str, ...]:
+    """Return the tiers that a plan has, in the file's order: all but those that only promote."""
+    promoters = {name for tier in fleet.tiers for name in promoters_of(fleet, tier, roles)}
+    return tuple(name for name in fleet.tiers if name not in promoters)
+
+
 def fleet_problems(fleet: Fleet, roles: Roles) -> Iterator[Problem]:
-    """Conflicts of well-formed tiers with each other and their roles."""
+    """Yield the conflicts of well-formed tiers with each other and with their roles."""
     unknown = [*_unknown_tiers(fleet), *_unknown_roles(fleet, roles)]
     yield from unknown
     yield from _size_problems(fleet)
@@ -160,13 +183,13 @@ def fleet_problems(fleet: Fleet, roles: Roles) -> Iterator[Problem]:
 
 
 def _unknown_tiers(fleet: Fleet) -> Iterator[Problem]:
-    named: list[tuple[tuple[str, ...], Sequence[str]]] = [
+    names_of_key: list[tuple[tuple[str, ...], Sequence[str]]] = [
         *((("tiers", name, "calls"), tier.calls) for name, tier in fleet.tiers.items()),
         *((("arbiters", name), (name,)) for name in fleet.arbiters),
         (("entries",), fleet.entries or ()),
         (("entry_ports",), tuple(fleet.entry_ports)),
     ]
-    for key, names in named:
+    for key, names in names_of_key:
         for name in names:
             if name not in fleet.tiers:
                 expected = f"one of the tiers {', '.join(fleet.tiers)}"
@@ -201,9 +224,9 @@ def _size_problems(fleet: Fleet) -> Iterator[Problem]:
             expected = f"at most {MACHINES_MAX} machines with the standbys"
             yield Problem(("tiers", name, "nodes"), expected, f"{tier.nodes} + {tier.standby}")
     ports = (fleet.entry_port, fleet.influxdb_port, fleet.grafana_port)
-    stated = [*fleet.entry_ports.values(), *(port for port in ports if port is not None)]
-    if len(set(stated)) != len(stated):
-        got = ", ".join(map(str, stated))
+    port_list = [*fleet.entry_ports.values(), *(port for port in ports if port is not None)]
+    if len(set(port_list)) != len(port_list):
+        got = ", ".join(map(str, port_list))
         yield Problem(
             ("influxdb_port",), "a port of its own for each entry, InfluxDB and Grafana", got
         )
@@ -211,20 +234,22 @@ def _size_problems(fleet: Fleet) -> Iterator[Problem]:
 
 def _call_problems(fleet: Fleet, roles: Roles) -> Iterator[Problem]:
     for name, tier in fleet.tiers.items():
-        role, called = roles[tier.role], [fleet.tiers[one].role for one in tier.calls]
-        key, got = ("tiers", name, "calls"), ", ".join(called) or "none"
-        found = [role.call_of(one) for one in called]
-        if None in found:
-            known = [one for call in role.calls for one in call.roles or ("any",)]
+        role, callee_roles = roles[tier.role], [fleet.tiers[callee].role for callee in tier.calls]
+        key, got = ("tiers", name, "calls"), ", ".join(callee_roles) or "none"
+        call_indices = [role.call_of(callee_role) for callee_role in callee_roles]
+        if None in call_indices:
+            known = [role_name for call in role.calls for role_name in call.roles or ("any",)]
             yield Problem(
                 key, f"tiers of what a {tier.role} calls: {', '.join(known) or 'nothing'}", got
             )
         for index, call in enumerate(role.calls):
-            wanted = f"a tier of {' or '.join(call.roles) or 'any role'} for its role {tier.role}"
-            if call.required and index not in found:
-                yield Problem(key, wanted, got)
-            if found.count(index) > 1:
-                yield Problem(key, f"only {wanted}", got)
+            expected_tier = (
+                f"a tier of {' or '.join(call.roles) or 'any role'} for its role {tier.role}"
+            )
+            if call.required and index not in call_indices:
+                yield Problem(key, expected_tier, got)
+            if call_indices.count(index) > 1:
+                yield Problem(key, f"only {expected_tier}", got)
 
 
 def _arbiter_problems(fleet: Fleet, roles: Roles) -> Iterator[Problem]:
@@ -242,12 +267,12 @@ def _arbiter_problems(fleet: Fleet, roles: Roles) -> Iterator[Problem]:
 def _shape_problems(fleet: Fleet) -> Iterator[Problem]:
     """Yield cycles of calls, and tiers that no entry reaches."""
     entries = fleet.entry_tiers
-    reached = _reached_from(fleet, entries)
+    reachable = _find_reachable(fleet, entries)
     for name in fleet.tiers:
-        if name in _reached_from(fleet, fleet.tiers[name].calls):
+        if name in _find_reachable(fleet, fleet.tiers[name].calls):
             expected = "calls that come to an end"
             yield Problem(("tiers", name, "calls"), expected, f"a cycle back to {name}")
-        elif name not in reached:
+        elif name not in reachable:
             yield Problem(
                 ("entries",),
                 f"every tier to be called, directly or not, from an entry ({', '.join(entries)})",
@@ -256,12 +281,12 @@ def _shape_problems(fleet: Fleet) -> Iterator[Problem]:
             )
 
 
-def _reached_from(fleet: Fleet, start: Sequence[str]) -> set[str]:
-    reached: set[str] = set()
+def _find_reachable(fleet: Fleet, start: Sequence[str]) -> set[str]:
+    reachable: set[str] = set()
     todo = list(start)
     while todo:
         name = todo.pop()
-        if name not in reached:
-            reached.add(name)
+        if name not in reachable:
+            reachable.add(name)
             todo += fleet.tiers[name].calls
-    return reached
+    return reachable

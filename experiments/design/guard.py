@@ -29,7 +29,7 @@ class Guard(Strict):
     """Reason for having no guard."""
 
     @model_validator(mode="after")
-    def _guards_or_says_why_not(self) -> Guard:
+    def _check_guard(self) -> Guard:
         if self.unguarded is not None and self.ends_runs:
             raise refusal(
                 "no reason why nothing ends the run beside a key that ends it",

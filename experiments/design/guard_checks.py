@@ -17,23 +17,27 @@ _RADIUS = ("guard", "machines_per_tier_max")
 
 def most_in_any_block(experiment: Experiment, fleet: Fleet) -> dict[str, Most]:
     """Return the most machines of each tier that faults and neighbours disturb at once."""
-    seen = {block.seed: block for block in blocks(experiment)}  # both arms of a pair meet the same
-    found = [most_at_once(injections(experiment, fleet, one), fleet) for one in seen.values()]
+    # Both arms of a pair meet the same disturbances.
+    block_of_seed = {block.seed: block for block in blocks(experiment)}
+    maxima = [
+        most_at_once(injections(experiment, fleet, block), fleet)
+        for block in block_of_seed.values()
+    ]
     return {
-        tier: max((one[tier] for one in found), key=lambda most: len(most.machines))
+        tier: max((maximum[tier] for maximum in maxima), key=lambda most: len(most.machines))
         for tier in fleet.tiers
     }
 
 
 def guard_problems(experiment: Experiment, fleet: Fleet) -> Iterator[Problem]:
-    """Yield all that is wrong; the design is right in itself."""
+    """Yield the problems of a design that is otherwise correct."""
     guard = experiment.guard
     load = experiment.load
-    usual = math.inf if load.rate_per_s is None else load.most_per_s * guard.window_s
-    if guard.looks_at_requests and usual < guard.requests_min:
+    requests = math.inf if load.rate_per_s is None else load.most_per_s * guard.window_s
+    if guard.looks_at_requests and requests < guard.requests_min:
         yield Problem(
             ("guard", "requests_min"),
-            f"at most {usual:g}: so many requests come in {guard.window_s:g} s",
+            f"at most {requests:g}: so many requests come in {guard.window_s:g} s",
             str(guard.requests_min),
             "Lower it, or lengthen window_s; the guard would never end a run.",
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-READS = ("GET", "HEAD", "OPTIONS")  # those that arbiters may copy
+READS = ("GET", "HEAD", "OPTIONS")  # methods that arbiters may copy
 Encoding = Literal["plain", "path", "json", "form"]
 JsonPath = tuple[str | int, ...]  # keys of objects, places of lists
 Scalar = str | int | float | bool
@@ -17,8 +17,11 @@ Scalar = str | int | float | bool
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a path, a header or a body: bytes as they are sent, each a character from 0 to 255
-    of `text`; or, where it is named, a value of the arrival, put into the encoding of its place."""
+    """A piece of a path, a header or a body.
+
+    Either bytes, each a character from 0 to 255 of `text`; or the value of the arrival that is
+    named `value`, in the `encoding` of its place.
+    """
 
     text: str = ""
     value: str = ""
@@ -27,8 +30,9 @@ class Part:
 
 @dataclass(frozen=True)
 class AnswerCheck:
-    """A condition on an answer; of the fields of the schema (`operations.Check`) those that are
-    stated. `equals` and `contains` are of what `json_path` or `header` finds."""
+    """A condition on an answer, with the fields of `operations.Check` that have a value. `equals`
+    and `contains` refer to the value at `json_path` or `header`.
+    """
 
     text: str | None = None
     json_path: JsonPath | None = None
@@ -41,7 +45,7 @@ class AnswerCheck:
 
 @dataclass(frozen=True)
 class TakenValue:
-    """A value that later steps of a session use, and where the answer has it."""
+    """A value that later steps of a session use, and its place in the answer."""
 
     name: str
     json_path: JsonPath | None = None
@@ -52,7 +56,7 @@ class TakenValue:
 class HttpRequest:
     """One request, and the answers that are good.
 
-    path: of visible ASCII; body: None for a request without one; status: ranges, both ends within.
+    path: of visible ASCII; body: None if there is none; status: ranges, both ends included.
     """
 
     method: Method
@@ -65,8 +69,12 @@ class HttpRequest:
 
     @property
     def values(self) -> frozenset[str]:
-        """Names of the values that it needs."""
-        parts = [*self.path, *(self.body or ()), *(p for _, value in self.headers for p in value)]
+        """Names of the values that the request needs."""
+        parts = [
+            *self.path,
+            *(self.body or ()),
+            *(part for _, value in self.headers for part in value),
+        ]
         return frozenset(part.value for part in parts if part.value)
 
     @property
@@ -75,6 +83,6 @@ class HttpRequest:
         return self.method in READS
 
     def closing(self) -> HttpRequest:
-        """Return the same, after which the server ends the connection."""
-        given = tuple(one for one in self.headers if one[0].lower() != "connection")
-        return replace(self, headers=(*given, ("Connection", (Part("close"),))))
+        """Return the same request, after which the server closes the connection."""
+        headers = tuple(header for header in self.headers if header[0].lower() != "connection")
+        return replace(self, headers=(*headers, ("Connection", (Part("close"),))))

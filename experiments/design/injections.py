@@ -13,12 +13,12 @@ from experiments.design.fleet import Fleet
 from experiments.design.interference import episodes
 from experiments.design.schedule import Block, block_length_s, fault_begins, stream
 
-HELD_S_MAX = 3600.0  # of a fault that is held until something has happened
+HELD_S_MAX = 3600.0  # longest fault that lasts until an event
 
 
 @dataclass(frozen=True)
 class Step:
-    """One kind on one machine."""
+    """One kind of disturbance on one machine."""
 
     kind: str
     machine: str
@@ -36,21 +36,20 @@ class Injection:
     duration_s: float | None
     what: str  # fault | interference
     steps: tuple[Step, ...]
-    fault: int | None = None  # which of the design's, from 0
+    fault: int | None = None  # its index in the design
 
     @property
     def end_s(self) -> float:
-        """The planned end [s]."""
         return math.inf if self.duration_s is None else self.at_s + self.duration_s
 
     @property
     def machines(self) -> frozenset[str]:
-        """Whom it disturbs, the far end of a noisy pair too."""
+        """The disturbed machines, including the far end of a noisy pair."""
         return frozenset(step.machine for step in self.steps)
 
 
 def selected(select: Selector, fleet: Fleet) -> tuple[str, ...]:
-    """Names of the selected machines, the same in every arm."""
+    """Return the names of the selected machines, the same in every arm."""
     if select.machine is not None:
         return (select.machine,)
     if select.all:
@@ -84,15 +83,17 @@ def injections(
     for number, fault in enumerate(experiment.faults):
         for at_s in fault_begins(fault, number, measure_s, block.seed):
             for machine in selected(fault.select, fleet):
-                given = _completed(fault, number, machine, fleet, block, address_of)
-                step = Step(fault.kind, machine, given)
+                fault_parameters = _complete_parameters(
+                    fault, number, machine, fleet, block, address_of
+                )
+                step = Step(fault.kind, machine, fault_parameters)
                 result.append(
                     Injection(warm_up_s + at_s, fault.for_s, "fault", (step,), fault=number)
                 )
     return result
 
 
-def _completed(
+def _complete_parameters(
     fault: Fault,
     number: int,
     machine: str,
@@ -100,49 +101,51 @@ def _completed(
     block: Block,
     address_of: Callable[[str], str],
 ) -> Mapping[str, Any]:
-    """Return the parameters as the agent takes them: peers by their addresses, and a seed of the
-    block's, one for all machines of the fault.
+    """Return the parameters as the agent takes them: peers as addresses, and a seed from that of
+    the block, the same for all machines of the fault.
     """
     parameters = dict(fault.parameters)
-    known = {one.name for one in KINDS[fault.kind].parameters}
-    if PEERS in known:
+    names_known = {parameter.name for parameter in KINDS[fault.kind].parameters}
+    if PEERS in names_known:
         names = peers_of(parameters[PEERS], machine, fleet)
         parameters[PEERS] = ",".join(address_of(name) for name in names)
-    if SEED in known and parameters.get(SEED) is None:
+    if SEED in names_known and parameters.get(SEED) is None:
         parameters[SEED] = int(stream(block.seed, "fault", number).integers(2**32))
     return parameters
 
 
 def peers_of(text: str, machine: str, fleet: Fleet) -> tuple[str, ...]:
-    """Return the machines that a text with commas names, by themselves or as a tier; never
-    `machine`.
-    """
-    found: dict[str, None] = {}
-    for word in text.split(","):
-        name = word.strip()
-        found |= dict.fromkeys(fleet.nodes_of(name) if name in fleet.tiers else (name,))
-    return tuple(name for name in found if name != machine)
+    """Return the machines that a text with commas names, singly or as a tier, except `machine`."""
+    machines: dict[str, None] = {}
+    for part in text.split(","):
+        name = part.strip()
+        machines |= dict.fromkeys(fleet.nodes_of(name) if name in fleet.tiers else (name,))
+    return tuple(name for name in machines if name != machine)
 
 
 @dataclass(frozen=True)
 class Most:
-    """The most machines of a tier that are disturbed at once, and when [s from a block's start]."""
+    """The most machines of a tier that are disturbed at once, and the time [s] in the block."""
 
     machines: tuple[str, ...]
     at_s: float
 
 
-def most_at_once(asked: Sequence[Injection], fleet: Fleet) -> dict[str, Most]:
+def most_at_once(block_injections: Sequence[Injection], fleet: Fleet) -> dict[str, Most]:
     """Return the most machines of each tier that injections of one block disturb at once.
 
     The number can only rise at the begin of an injection.
     """
-    found = {tier: Most((), 0.0) for tier in fleet.tiers}
-    for at_s in sorted(one.at_s for one in asked):
-        under_way = [one.machines for one in asked if one.at_s <= at_s < one.end_s]
+    most_of_tier = {tier: Most((), 0.0) for tier in fleet.tiers}
+    for at_s in sorted(injection.at_s for injection in block_injections):
+        under_way = [
+            injection.machines
+            for injection in block_injections
+            if injection.at_s <= at_s < injection.end_s
+        ]
         disturbed = frozenset().union(*under_way)
-        for tier, most in found.items():
+        for tier, most in most_of_tier.items():
             machines = tuple(name for name in fleet.nodes_of(tier) if name in disturbed)
             if len(machines) > len(most.machines):
-                found[tier] = Most(machines, at_s)
-    return found
+                most_of_tier[tier] = Most(machines, at_s)
+    return most_of_tier

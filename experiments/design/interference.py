@@ -46,31 +46,31 @@ class Episode:
 
 def affected_tiers(pattern: str, tier_order: Sequence[str]) -> tuple[str, ...]:
     """Return the tiers that a pattern disturbs: front is tier 1, back is the last tier."""
-    chosen = {
+    tiers = {
         "none": (),
         "front": (tier_order[0],),
         "back": (tier_order[-1],),
         "both": (tier_order[0], tier_order[-1]),
     }[pattern]
-    return tuple(dict.fromkeys(chosen))
+    return tuple(dict.fromkeys(tiers))
 
 
 def episodes(
     interference: Interference, fleet: Fleet, window_s: float, seed: int
 ) -> tuple[Episode, ...]:
     """Return all episodes that begin in [0, window_s), cut at its end, by start."""
-    drawn: list[Episode] = []
+    result: list[Episode] = []
     for tier in affected_tiers(interference.pattern, fleet.tier_order):
         nodes = fleet.nodes_of(tier)
         for machine in nodes:
-            others = [name for name in nodes if name != machine] or [INFLUXDB]
-            drawn.extend(_on_machine(interference, machine, others, window_s, seed))
-    drawn.sort(key=lambda episode: (episode.start_s, episode.machine))
-    return tuple(_with_port(episode, index) for index, episode in enumerate(drawn))
+            peers = [name for name in nodes if name != machine] or [INFLUXDB]
+            result.extend(_draw_on_machine(interference, machine, peers, window_s, seed))
+    result.sort(key=lambda episode: (episode.start_s, episode.machine))
+    return tuple(_add_port(episode, index) for index, episode in enumerate(result))
 
 
-def _on_machine(
-    interference: Interference, machine: str, others: Sequence[str], window_s: float, seed: int
+def _draw_on_machine(
+    interference: Interference, machine: str, peers: Sequence[str], window_s: float, seed: int
 ) -> list[Episode]:
     rng = stream(seed, "interference", machine)
     gap_s, run_s = interference.mean_gap_s, interference.mean_run_s
@@ -80,15 +80,15 @@ def _on_machine(
     while start_s < window_s:
         length_s = float(rng.exponential(run_s))
         duration_s = min(length_s, window_s - start_s)
-        result.append(_episode(interference, machine, others, start_s, duration_s, rng))
+        result.append(_draw_episode(interference, machine, peers, start_s, duration_s, rng))
         start_s += length_s + max(GAP_S_MIN, float(rng.exponential(gap_s)))
     return result
 
 
-def _episode(
+def _draw_episode(
     interference: Interference,
     machine: str,
-    others: Sequence[str],
+    peers: Sequence[str],
     start_s: float,
     duration_s: float,
     rng: np.random.Generator,
@@ -97,12 +97,12 @@ def _episode(
     if kind == "cpu":
         workers = {"workers": interference.cpu_workers}
         return Episode(start_s, duration_s, CPU, machine, None, workers)
-    peer = others[int(rng.integers(len(others)))]
+    peer = peers[int(rng.integers(len(peers)))]
     mbps = {"mbps": interference.iperf_mbps}
     return Episode(start_s, duration_s, IPERF, machine, peer, mbps)
 
 
-def _with_port(episode: Episode, index: int) -> Episode:
+def _add_port(episode: Episode, index: int) -> Episode:
     if episode.peer is None:
         return episode
     parameters = {"port": IPERF_FIRST_PORT + index, **episode.parameters}

@@ -65,17 +65,17 @@ class Inventory(_Frozen):
     @property
     def arbiters(self) -> tuple[Machine, ...]:
         """The arbiters, at most one a tier."""
-        return tuple(m for m in self.machines if m.role == "arbiter")
+        return tuple(machine for machine in self.machines if machine.role == "arbiter")
 
     @property
     def started(self) -> tuple[Machine, ...]:
         """Every machine that should be running."""
-        return tuple(m for m in self.machines if not m.standby)
+        return tuple(machine for machine in self.machines if not machine.standby)
 
     @property
     def with_agent(self) -> tuple[Machine, ...]:
         """The started machines that run a node agent (Grafana's own image has none)."""
-        return tuple(m for m in self.started if m.role != "grafana")
+        return tuple(machine for machine in self.started if machine.role != "grafana")
 
 
 class Identity(_Frozen):
@@ -89,7 +89,7 @@ class Identity(_Frozen):
     influxdb_login: str  # USER:PASSWORD
 
     def influxdb(self, inventory: Inventory) -> str:
-        """Return the address of the fleet's InfluxDB for a client, with the password: not to be
-        shown.
+        """Return the address of the fleet's InfluxDB for a client. It has the password, so it must
+        not be shown.
         """
         return inventory.endpoints.influxdb.replace("//", f"//{self.influxdb_login}@", 1)

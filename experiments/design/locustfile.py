@@ -1,6 +1,6 @@
 """A Locust file as a design's load: `[load] locustfile`.
 
-The file is its user's own code, and Locust changes the standard library of the process that imports
+The file is code of the user, and Locust changes the standard library of the process that imports
 it. So a child process reads it, with a time limit and no network
 (`experiments/load/workers/locust/file_inspector.py`), and lists its users, tasks and weights.
 """
@@ -30,21 +30,21 @@ from experiments.program import program
 HTTP = "http"
 READ_S = 30.0
 _INSPECTOR = "experiments.load.workers.locust.file_inspector"
-_SAID_BYTES_MAX = 2000
+_OUTPUT_BYTES_MAX = 2000
 
 
-class FoundTask(Written):
+class LocustTask(Written):
     """A task, or a TaskSet with tasks of its own; `weight` is relative to its neighbours."""
 
     name: str
     weight: int
     tags: tuple[str, ...] = ()
     sequential: bool = False
-    tasks: tuple[FoundTask, ...] = ()
+    tasks: tuple[LocustTask, ...] = ()
 
 
-class FoundUser(Written):
-    """A user class. `waits`: its wait_time, and those of its TaskSets."""
+class LocustUser(Written):
+    """A user class. `waits`: its wait_time and those of its TaskSets."""
 
     name: str
     weight: float
@@ -52,101 +52,102 @@ class FoundUser(Written):
     http: bool
     host: str | None
     waits: tuple[str, ...]
-    tasks: tuple[FoundTask, ...]
+    tasks: tuple[LocustTask, ...]
 
 
-class FoundUrl(Written):
-    """A URL of a host that the file names, where it makes a request."""
+class LocustUrl(Written):
+    """A URL with a host in a request of the file."""
 
     url: str
     line: int
 
 
-class FoundError(Written):
-    """The reason that it cannot be imported; line 0: not in the file itself."""
+class LocustError(Written):
+    """The reason why the file cannot be imported; line 0: the error is not in the file itself."""
 
     text: str
     line: int
 
 
 class LocustFile(Written):
-    """All that is found in a Locust file."""
+    """The content of a Locust file."""
 
     locust: str
     """The version of Locust that reads it."""
-    users: tuple[FoundUser, ...] = ()
+    users: tuple[LocustUser, ...] = ()
     shapes: tuple[str, ...] = ()
     """Classes of LoadTestShape."""
-    urls: tuple[FoundUrl, ...] = ()
-    error: FoundError | None = None
+    urls: tuple[LocustUrl, ...] = ()
+    error: LocustError | None = None
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def codes(self) -> tuple[str, ...]:
-        """The codes of what an open loop cannot honour."""
-        return tuple(code for code, _ in self.not_honoured())
+        """The codes of the parts that an open loop ignores."""
+        return tuple(code for code, _ in self.ignored_parts())
 
     def weights(self) -> tuple[float, ...]:
-        """Shares of the arrivals by user class, relative to each other: `fixed_count` is a number
-        of users, of which an open loop has none, so it is taken for a weight."""
-        return tuple(float(one.fixed_count or one.weight) for one in self.users)
+        """Return the relative shares of the user classes in the arrivals. An open loop has no
+        number of users, so `fixed_count` counts as a weight.
+        """
+        return tuple(float(user.fixed_count or user.weight) for user in self.users)
 
-    def not_honoured(self) -> tuple[tuple[str, str], ...]:
-        """Parts of the file that an open loop ignores: a code, and a sentence with the reason."""
-        found = []
-        waits = [f"{one.name} ({', '.join(one.waits)})" for one in self.users if one.waits]
+    def ignored_parts(self) -> tuple[tuple[str, str], ...]:
+        """Return the parts that an open loop ignores: a code, and a sentence with the reason."""
+        parts = []
+        waits = [f"{user.name} ({', '.join(user.waits)})" for user in self.users if user.waits]
         if waits:
             text = f"wait_time of {', '.join(waits)}: a task begins at its drawn arrival"
-            found.append(("wait_time", text))
+            parts.append(("wait_time", text))
         if self.shapes:
             text = f"LoadTestShape {', '.join(self.shapes)}: the design says how many arrivals"
-            found.append(("shape", text))
-        fixed = [one.name for one in self.users if one.fixed_count]
-        if fixed:
-            text = f"fixed_count of {', '.join(fixed)}: it is taken for the class's weight"
-            found.append(("fixed_count", text))
-        hosts = dict.fromkeys(one.host for one in self.users if one.host)
+            parts.append(("shape", text))
+        fixed_users = [user.name for user in self.users if user.fixed_count]
+        if fixed_users:
+            text = f"fixed_count of {', '.join(fixed_users)}: it is taken for the class's weight"
+            parts.append(("fixed_count", text))
+        hosts = dict.fromkeys(user.host for user in self.users if user.host)
         if hosts:
             text = f"host {', '.join(map(str, hosts))}: the fleet's entry is asked"
-            found.append(("host", text))
-        return tuple(found)
+            parts.append(("host", text))
+        return tuple(parts)
 
 
-_FOUND: TypeAdapter[LocustFile] = TypeAdapter(LocustFile)
+_LOCUST_FILE: TypeAdapter[LocustFile] = TypeAdapter(LocustFile)
 
 
 def read_locustfile(path: Path) -> LocustFile:
-    """Import it in a child process and say what it has.
+    """Import the file in a child process, and return its content.
 
-    Raises: InputError with file and line where it cannot be imported in READ_S, has no user class,
-    or asks the network.
+    Raises: InputError with file and line if it cannot be imported within READ_S, has no user class,
+    or names hosts of the network.
     """
     path = path.resolve()
     if not path.is_file():
         raise InputError(str(path), expected="a Locust file", got="no such file")
     state = path.stat()
-    return _read(path, state.st_mtime_ns, state.st_size)
+    return _read_cached(path, state.st_mtime_ns, state.st_size)
 
 
 @cache
-def _read(path: Path, _mtime_ns: int, _size: int) -> LocustFile:
-    found = _parse(path, *_run_child(path))
-    if found.error is not None:
-        place = f"{path}:{found.error.line}" if found.error.line else str(path)
+def _read_cached(path: Path, _mtime_ns: int, _size: int) -> LocustFile:
+    file = _parse(path, *_run_child(path))
+    if file.error is not None:
+        place = f"{path}:{file.error.line}" if file.error.line else str(path)
         raise InputError(
             place,
             expected="a Locust file that can be imported",
-            got=found.error.text,
-            hint=_import_hint(found),
+            got=file.error.text,
+            hint=_import_hint(file),
         )
-    if not found.users:
+    if not file.users:
         raise InputError(
             str(path),
             expected="a Locust file with a user class (HttpUser, FastHttpUser, User)",
             got="none that is not abstract and has a weight",
             hint="Is it a module of another one? Give that one.",
         )
-    idle = [one.name for one in found.users if not one.tasks]
+    idle = [user.name for user in file.users if not user.tasks]
     if idle:
         raise InputError(
             str(path),
@@ -157,37 +158,37 @@ def _read(path: Path, _mtime_ns: int, _size: int) -> LocustFile:
     raise_all(
         [
             InputError(
-                f"{path}:{one.line}",
+                f"{path}:{url.line}",
                 expected="requests to the fleet alone: a path, as /cart",
-                got=one.url,
+                got=url.url,
                 hint="Give the path only: the user's host is the fleet's entry.",
             )
-            for one in found.urls
+            for url in file.urls
         ]
     )
-    return found
+    return file
 
 
-def _import_hint(found: LocustFile) -> str:
-    text = found.error.text if found.error else ""
+def _import_hint(file: LocustFile) -> str:
+    text = file.error.text if file.error else ""
     if text.startswith("ModuleNotFoundError"):
         return "Install it beside Sparecraft, or put the module into the locustfile's folder."
     if text.startswith("ImportError") and "locust" in text:
-        return f"It was written for another Locust; this is {found.locust}."
+        return f"It was written for another Locust; this is {file.locust}."
     return "Correct it."
 
 
 def _run_child(path: Path) -> tuple[bytes, str]:
-    """Return the answer of the child, and what it and the file said. Its process group is ended."""
+    """Return the answer of the child, and the output. End the process group of the child."""
     environment = {key: value for key, value in os.environ.items() if key[:7] != "LOCUST_"}
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         with subprocess.Popen(
             program(_INSPECTOR, str(path)),
             cwd=path.parent,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=said,
+            stderr=output,
             start_new_session=True,
         ) as child:
             try:
@@ -200,27 +201,27 @@ def _run_child(path: Path) -> tuple[bytes, str]:
                     hint="Wait and compute in on_start or in a task, not at the file's top.",
                 ) from error
             finally:
-                with suppress(ProcessLookupError):  # it has left no process behind
+                with suppress(ProcessLookupError):  # if it left no process behind
                     os.killpg(child.pid, signal.SIGKILL)
-        said.seek(max(0, said.seek(0, os.SEEK_END) - _SAID_BYTES_MAX))
-        return answer, said.read().decode(errors="replace")
+        output.seek(max(0, output.seek(0, os.SEEK_END) - _OUTPUT_BYTES_MAX))
+        return answer, output.read().decode(errors="replace")
 
 
-def _parse(path: Path, answer: bytes, said: str) -> LocustFile:
+def _parse(path: Path, answer: bytes, output: str) -> LocustFile:
     try:
-        return _FOUND.validate_json(answer)
+        return _LOCUST_FILE.validate_json(answer)
     except ValidationError as error:
         raise InputError(
             str(path),
             expected="a Locust file that can be imported",
             got="the end of the importing process, with the output: "
-            + (" / ".join(said.splitlines()[-3:]) or "nothing"),
+            + (" / ".join(output.splitlines()[-3:]) or "nothing"),
             hint="Correct it.",
         ) from error
 
 
 def locustfile_problems(load: Load, directory: Path, fleet: Fleet, roles: Roles) -> list[Problem]:
-    """Problems of `[load] locustfile` with the design. Raises: as `read_locustfile`."""
+    """Return the problems of `[load] locustfile` in the design. Raises: as `read_locustfile`."""
     if load.locustfile is None:
         return []
     key = ("load", "locustfile")
@@ -228,8 +229,8 @@ def locustfile_problems(load: Load, directory: Path, fleet: Fleet, roles: Roles)
     if not path.is_relative_to(directory.resolve()) or not path.is_file():
         expected = "a file within the design's folder"
         return [Problem(key, expected, repr(load.locustfile), "Copy it there.")]
-    found = read_locustfile(path)
-    if any(one.http for one in found.users) and not _http_roles(fleet, roles):
+    file = read_locustfile(path)
+    if any(user.http for user in file.users) and not _http_roles(fleet, roles):
         expected = f"an entry tier whose role speaks {HTTP}, which its users ask"
         return [Problem(key, expected, ", ".join(fleet.entry_tiers))]
     return []
@@ -242,49 +243,51 @@ def locustfile_workload(
     if load.locustfile is None:
         return {}
     path = (directory / load.locustfile).resolve()
-    asked = _http_roles(fleet, roles) or [fleet.tiers[one].role for one in fleet.entry_tiers]
-    return {LOCUSTFILE: Workload(partial(_population, path), tuple(asked), locustfile=path)}
+    entry_roles = _http_roles(fleet, roles) or [
+        fleet.tiers[tier].role for tier in fleet.entry_tiers
+    ]
+    return {LOCUSTFILE: Workload(partial(_population, path), tuple(entry_roles), locustfile=path)}
 
 
 def _http_roles(fleet: Fleet, roles: Roles) -> list[str]:
-    asked = [fleet.tiers[tier].role for tier in fleet.entry_tiers]
-    return [role for role in asked if roles[role].protocol == HTTP]
+    entry_roles = [fleet.tiers[tier].role for tier in fleet.entry_tiers]
+    return [role for role in entry_roles if roles[role].protocol == HTTP]
 
 
 def _population(path: Path) -> Population:
-    found = read_locustfile(path)
-    classes = tuple(Operation(one.name, one.name, "") for one in found.users)
-    return Population(classes, zipf=0.0, weights=found.weights())
+    file = read_locustfile(path)
+    classes = tuple(Operation(user.name, user.name, "") for user in file.users)
+    return Population(classes, zipf=0.0, weights=file.weights())
 
 
-def locustfile_rows(found: LocustFile) -> Iterator[tuple[str, str]]:
+def locustfile_rows(file: LocustFile) -> Iterator[tuple[str, str]]:
     """Yield users, tasks and ignored parts of a file for printing: a label, and a text."""
-    total = sum(found.weights())
-    for one, weight in zip(found.users, found.weights(), strict=True):
-        tasks = ", ".join(_task_words(one.tasks))
-        yield f"user {one.name}", f"{weight / total:.0%} of the arrivals; {tasks or 'no tasks'}"
-    for _, text in found.not_honoured():
+    total = sum(file.weights())
+    for user, weight in zip(file.users, file.weights(), strict=True):
+        tasks = ", ".join(_describe_tasks(user.tasks))
+        yield f"user {user.name}", f"{weight / total:.0%} of the arrivals; {tasks or 'no tasks'}"
+    for _, text in file.ignored_parts():
         yield "not honoured", text
 
 
-def sender_words(found: LocustFile) -> str:
-    """Return the worker that carries it out."""
-    return f"Locust {found.locust}, one process of Python; not by the native worker"
+def sender_words(file: LocustFile) -> str:
+    """Return a text about the worker that runs the file."""
+    return f"Locust {file.locust}, one process of Python; not by the native worker"
 
 
-def locustfile_json(found: LocustFile) -> dict[str, object]:
-    """Return the same for a program."""
-    return found.model_dump(mode="json", exclude={"error", "urls"})
+def locustfile_json(file: LocustFile) -> dict[str, object]:
+    """Return the content of a file as JSON."""
+    return file.model_dump(mode="json", exclude={"error", "urls"})
 
 
 def locustfile_of(body: Mapping[str, Any]) -> LocustFile:
     """Return the reverse of `locustfile_json`."""
-    return _FOUND.validate_python(dict(body), strict=False)
+    return _LOCUST_FILE.validate_python(dict(body), strict=False)
 
 
-def _task_words(tasks: tuple[FoundTask, ...]) -> Iterator[str]:
+def _describe_tasks(tasks: tuple[LocustTask, ...]) -> Iterator[str]:
     for task in tasks:
-        words = task.name + (f" x{task.weight}" if task.weight != 1 else "")
-        words += f" [{', '.join(task.tags)}]" if task.tags else ""
-        inner = (" then " if task.sequential else ", ").join(_task_words(task.tasks))
-        yield f"{words} ({inner})" if inner else words
+        text = task.name + (f" x{task.weight}" if task.weight != 1 else "")
+        text += f" [{', '.join(task.tags)}]" if task.tags else ""
+        subtasks = (" then " if task.sequential else ", ").join(_describe_tasks(task.tasks))
+        yield f"{text} ({subtasks})" if subtasks else text

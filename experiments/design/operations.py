@@ -19,7 +19,7 @@ OPERATIONS_MAX = 1000
 SESSIONS_MAX = 100
 STEPS_MAX = 100
 CHECKS_MAX = 20
-VALUES_MAX = 50  # that one answer gives
+VALUES_MAX = 50  # taken from one answer
 HEADERS_MAX = 50
 TEXT_MAX = 8192  # characters of a path or of a header's value
 BODY_BYTES_MAX = 8 * 1024 * 1024
@@ -42,7 +42,7 @@ Status = Annotated[int, Field(ge=100, le=599)] | str
 
 
 class _OneOf(Strict):
-    """A table of which one key or few are said."""
+    """A table with one or a few of its possible keys."""
 
     @property
     def stated(self) -> frozenset[str]:
@@ -65,9 +65,9 @@ class Body(_OneOf):
     """File in the design's folder, sent as it is; nothing in it is replaced."""
 
     @model_validator(mode="after")
-    def _one(self) -> Body:
+    def _check_body(self) -> Body:
         if len(self.stated) != 1:
-            got = ", ".join(sorted(one.rstrip("_") for one in self.stated)) or "none"
+            got = ", ".join(sorted(name.rstrip("_") for name in self.stated)) or "none"
             raise refusal("one of json, form, text and file", got=got)
         if not _is_json(self.json_):
             raise refusal("values that JSON has", got="nan, or an infinity", key="json")
@@ -83,7 +83,7 @@ class Place(_OneOf):
     """Name of a header."""
 
     def _check_place(self) -> None:
-        if self.json_path is not None and parsed_path(self.json_path) is None:
+        if self.json_path is not None and parse_json_path(self.json_path) is None:
             raise refusal(
                 "keys and places of lists, as user.id or items[0].id",
                 got=repr(self.json_path),
@@ -108,22 +108,22 @@ class Check(Place):
     """Largest size of the body."""
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Check:
+    def _check_kind(self) -> Check:
         self._check_place()
-        given = self.stated
-        kinds = [given & {"text"}, given & {"json_path"}, given & {"header"}]
-        kinds.append(given & {"bytes_min", "bytes_max"})
+        fields = self.stated
+        kinds = [fields & {"text"}, fields & {"json_path"}, fields & {"header"}]
+        kinds.append(fields & {"bytes_min", "bytes_max"})
         if sum(map(bool, kinds)) != 1:
             raise refusal(
                 "one of text, json_path, header and bytes_min or bytes_max",
-                got=", ".join(sorted(given)) or "none",
+                got=", ".join(sorted(fields)) or "none",
             )
-        compared = given & {"equals", "contains"}
-        beside = given & {"json_path", "header"}
-        if len(compared) > 1 or (compared and not beside):
+        comparisons = fields & {"equals", "contains"}
+        sources = fields & {"json_path", "header"}
+        if len(comparisons) > 1 or (comparisons and not sources):
             raise refusal(
                 "at most one of equals and contains, beside json_path or header",
-                got=", ".join(sorted(given)),
+                got=", ".join(sorted(fields)),
             )
         if self.bytes_max is not None and (self.bytes_min or 0) > self.bytes_max:
             raise refusal(
@@ -140,7 +140,7 @@ class Take(Place):
     """A value that later steps of the session use as `${name}`."""
 
     @model_validator(mode="after")
-    def _one_place(self) -> Take:
+    def _check_single(self) -> Take:
         self._check_place()
         if len(self.stated) != 1:
             got = ", ".join(sorted(self.stated)) or "none"
@@ -178,10 +178,10 @@ class HttpOperation(Strict):
     """Entry tier; by default the first one that speaks HTTP."""
 
     @model_validator(mode="after")
-    def _possible(self) -> HttpOperation:
-        for wrong in self._wrong_status():
+    def _check_operation(self) -> HttpOperation:
+        for status in self._find_invalid_statuses():
             raise refusal(
-                'a status (201), "2xx" or "200-204"', got=repr(wrong), key="expect", hint=_EXPECT
+                'a status (201), "2xx" or "200-204"', got=repr(status), key="expect", hint=_EXPECT
             )
         if not (self.path.startswith("/") and self.path.isascii() and self.path.isprintable()) or (
             set(" #") & set(self.path)
@@ -194,7 +194,7 @@ class HttpOperation(Strict):
             )
         for name, value in self.headers.items():
             self._check_header(name, value)
-        if self.method == "HEAD" and any(not one.stated & {"header"} for one in self.checks):
+        if self.method == "HEAD" and any(not check.stated & {"header"} for check in self.checks):
             raise refusal(
                 "checks of headers: an answer to HEAD has no body", got="others", key="checks"
             )
@@ -208,18 +208,23 @@ class HttpOperation(Strict):
                 got=repr(name),
                 key="headers",
             )
-        if any(ord(one) > 255 or one in "\r\n\0" for one in value):
+        if any(ord(letter) > 255 or letter in "\r\n\0" for letter in value):
             raise refusal("one line of Latin-1", got=repr(value), key=key)
 
     @property
     def statuses(self) -> tuple[tuple[int, int], ...]:
         """Ranges of good status codes, both ends within."""
-        return tuple(found for one in _listed(self.expect) for found in [_range(one)] if found)
+        return tuple(
+            status_range
+            for status in _as_tuple(self.expect)
+            for status_range in [_status_range(status)]
+            if status_range
+        )
 
-    def _wrong_status(self) -> Iterator[Any]:
-        stated = _listed(self.expect)
-        yield from (one for one in stated if _range(one) is None)
-        if not stated:
+    def _find_invalid_statuses(self) -> Iterator[Any]:
+        statuses = _as_tuple(self.expect)
+        yield from (status for status in statuses if _status_range(status) is None)
+        if not statuses:
             yield self.expect
 
 
@@ -241,7 +246,7 @@ class Step(Strict):
     """Seconds between the previous answer and this step; [1.0, 5.0]: drawn ahead, uniformly."""
 
     @model_validator(mode="after")
-    def _in_order(self) -> Step:
+    def _check_order(self) -> Step:
         if self.think_range[0] > self.think_range[1]:
             raise refusal("the lesser one first", got=repr(list(self.think_range)), key="think_s")
         return self
@@ -271,11 +276,14 @@ Sessions = Annotated[tuple[Session, ...], Field(strict=False, max_length=SESSION
 
 
 def check_names(operations: tuple[HttpOperation, ...], sessions: tuple[Session, ...]) -> None:
-    """Raises a refusal where two have one name, a step names none, or nothing is ever asked."""
-    names = [one.name for one in operations]
-    for table, stated in (("operations", names), ("sessions", [one.name for one in sessions])):
-        for index, name in enumerate(stated):
-            if name in stated[:index]:
+    """Raise a refusal for two equal names, a step without an operation, or weights all of 0."""
+    names = [operation.name for operation in operations]
+    for table, names_of_table in (
+        ("operations", names),
+        ("sessions", [session.name for session in sessions]),
+    ):
+        for index, name in enumerate(names_of_table):
+            if name in names_of_table[:index]:
                 raise refusal("another name for each", got=repr(name), key=f"{table}.{index}.name")
     for number, session in enumerate(sessions):
         for index, step in enumerate(session.steps):
@@ -284,49 +292,49 @@ def check_names(operations: tuple[HttpOperation, ...], sessions: tuple[Session, 
                 raise refusal(
                     f"one of the operations {', '.join(names)}", got=repr(step.operation), key=key
                 )
-    if not any([*weights_alone(operations, sessions), *(one.weight for one in sessions)]):
+    if not any([*weights_alone(operations, sessions), *(session.weight for session in sessions)]):
         raise refusal("an operation or a session of a weight above 0", got="none", key="operations")
 
 
 def weights_alone(
     operations: tuple[HttpOperation, ...], sessions: tuple[Session, ...]
 ) -> tuple[float, ...]:
-    """Frequency of each operation by itself."""
+    """Return the frequency of each operation outside of sessions."""
     steps = {step.operation for session in sessions for step in session.steps}
     return tuple(
-        (0.0 if one.name in steps else 1.0) if one.weight is None else one.weight
-        for one in operations
+        (0.0 if operation.name in steps else 1.0) if operation.weight is None else operation.weight
+        for operation in operations
     )
 
 
-def parsed_path(text: str) -> tuple[str | int, ...] | None:
-    """Return the steps of a JSON path, as `items[0].id`, with or without `$.` before; None if it
-    is none.
+def parse_json_path(text: str) -> tuple[str | int, ...] | None:
+    """Return the steps of a JSON path such as `items[0].id`, with or without `$.` before it; None
+    for invalid syntax.
     """
     if text.startswith("$"):
         text = text[1:].removeprefix(".")
-    found: list[str | int] = []
-    at = 0
-    while at < len(text):
-        step = _PATH_STEP.match(text, at)
-        if step is None or (at == 0 and text[0] == "."):
+    steps: list[str | int] = []
+    position = 0
+    while position < len(text):
+        step = _PATH_STEP.match(text, position)
+        if step is None or (position == 0 and text[0] == "."):
             return None
-        found.append(step[1] if step[1] is not None else int(step[2]))
-        at = step.end()
-    return tuple(found)
+        steps.append(step[1] if step[1] is not None else int(step[2]))
+        position = step.end()
+    return tuple(steps)
 
 
-def _listed(expect: Any) -> tuple[int | str, ...]:
+def _as_tuple(expect: Any) -> tuple[int | str, ...]:
     return expect if isinstance(expect, tuple) else (expect,)
 
 
-def _range(stated: int | str) -> tuple[int, int] | None:
-    if isinstance(stated, int):
-        return stated, stated
-    found = _RANGE.fullmatch(stated)
-    if found is None:
+def _status_range(status: int | str) -> tuple[int, int] | None:
+    if isinstance(status, int):
+        return status, status
+    match = _RANGE.fullmatch(status)
+    if match is None:
         return None
-    if found[1]:
-        return int(found[1]) * 100, int(found[1]) * 100 + 99
-    low, high = int(found[2]), int(found[3])
+    if match[1]:
+        return int(match[1]) * 100, int(match[1]) * 100 + 99
+    low, high = int(match[2]), int(match[3])
     return (low, high) if low <= high else None

@@ -1,4 +1,4 @@
-"""A design's `plan.json`: the prediction for its fleet, which the run is compared with.
+"""A design's `plan.json`: the prediction for its fleet, with which a run is compared.
 
 The planner writes more keys than are read here, so unknown keys are allowed.
 """
@@ -19,8 +19,10 @@ from experiments.design.contracts import DEFAULT_POLICY
 
 PLANNED_ARM = "planned"
 PLANNED_FOLDER = "planned"  # of an experiment's results: runs of `sparecraft run --close`
+REFUSED_FOLDER = "refused"  # and of the fleet that the plan refused, with --next-cheaper
+REFUSED_PLAN = "refused.json"  # its plan.json, in the source run's folder
 CONFIDENCE = 0.9  # of the interval that a law's error gives, as of the SLO's verdict
-_REACH_MAX = math.log(1e6)  # an interval that says nothing is none
+_REACH_MAX = math.log(1e6)  # a wider interval is of no use, and left out
 
 Count = Annotated[int, Field(ge=0)]
 Latency = Annotated[float, Field(gt=0)]
@@ -44,7 +46,7 @@ class PredictedTier(_Lenient):
     usd_standby_per_month: Annotated[float, Field(ge=0)] | None = None
 
     def usd_per_machine_month(self, standby: bool) -> float:
-        """Return the price of one machine; a standby costs as much as the others, where the plan
+        """Return the price of one machine. A standby costs as much as an active machine if the plan
         has no price for it.
         """
         if self.usd_active_per_month is None:
@@ -62,7 +64,7 @@ class Expected(_Lenient):
     high: Annotated[float, Field(ge=0)]
 
     @model_validator(mode="after")
-    def _ordered(self) -> Expected:
+    def _check_order(self) -> Expected:
         if not self.low <= self.point <= self.high:
             raise refusal(
                 "low <= point <= high",
@@ -168,18 +170,24 @@ class Prediction(_Lenient):
 
     @property
     def source_run(self) -> str | None:
-        """The run that the plan was made from, if it says so."""
+        """The run from which the plan was made, if the plan names it."""
         run = self.inputs.get("run")
         return run if isinstance(run, str) and run else None
 
     @property
     def claimed(self) -> bool:
-        """False if the simulator left the plan undecided: then it promises nothing."""
-        return self.simulation is None or self.simulation.verdict != "undecided"
+        """False if the simulator left the plan undecided or refused its fleet: nothing is
+        promised."""
+        return self.simulation is None or self.simulation.verdict not in ("undecided", "refused")
+
+    @property
+    def refused(self) -> bool:
+        """True for the fleet that the simulator refused, though it is cheaper than the plan."""
+        return self.simulation is not None and self.simulation.verdict == "refused"
 
     @property
     def policy(self) -> str:
-        """The policy that the plan was made for."""
+        """The policy for which the plan was made."""
         policy = self.inputs.get("policy")
         return policy if isinstance(policy, str) else DEFAULT_POLICY
 
@@ -191,18 +199,19 @@ class Prediction(_Lenient):
 
     @property
     def expected(self) -> ExpectedValues:
-        """The figures without faults that have an interval: of the distribution, or as far as the
-        law's error is known."""
+        """The figures without faults that have an interval: those of the distribution, or those
+        for which the law's error is known.
+        """
         if distribution := self.predicted.distribution:
             return distribution.without_faults
-        found = self.margin or Margin()
+        margin = self.margin or Margin()
         return ExpectedValues(
-            p95_ms=found.p95_ms.expected if found.p95_ms else None,
-            p99_ms=found.p99_ms.expected if found.p99_ms else None,
+            p95_ms=margin.p95_ms.expected if margin.p95_ms else None,
+            p99_ms=margin.p99_ms.expected if margin.p99_ms else None,
         )
 
     def expected_in_all(self, has_faults: bool) -> ExpectedValues:
-        """Return the figures of all of a run's requests: those in its faults too, if it has any."""
+        """Return the figures of all requests of a run, including those during its faults."""
         distribution = self.predicted.distribution
         if distribution is None:
             return ExpectedValues()
@@ -211,9 +220,7 @@ class Prediction(_Lenient):
         return distribution.with_faults or ExpectedValues()
 
     def input(self, *key: str) -> float | None:
-        """Return a figure that the plan was made from, at `key` under inputs; None if it is not
-        said.
-        """
+        """Return the figure at `key` of the plan's inputs; None if the plan has none there."""
         value: Any = self.inputs
         for part in key:
             value = value.get(part) if isinstance(value, dict) else None

@@ -41,20 +41,20 @@ Scalar = str | int | float | bool
 Protocol = Annotated[str, OneOf(tuple(PROTOCOLS))]
 
 
-def _with_words(*known: str) -> AfterValidator:
-    def check_words(text: str) -> str:
-        for word in re.findall(r"\{([a-z_]+)\}", text):
-            if word not in known:
-                shown = ", ".join(f"{{{one}}}" for one in known)
-                raise refusal(f"one of {shown} in braces", got=f"{{{word}}}")
+def _allow_placeholders(*known: str) -> AfterValidator:
+    def check_placeholders(text: str) -> str:
+        for name in re.findall(r"\{([a-z_]+)\}", text):
+            if name not in known:
+                allowed = ", ".join(f"{{{known_name}}}" for known_name in known)
+                raise refusal(f"one of {allowed} in braces", got=f"{{{name}}}")
         if "\n" in text:
             raise refusal("one line", got=repr(text))
         return text
 
-    return AfterValidator(check_words)
+    return AfterValidator(check_placeholders)
 
 
-Environment = dict[Variable, Annotated[str, _with_words(*OF_A_MACHINE)]]
+Environment = dict[Variable, Annotated[str, _allow_placeholders(*OF_A_MACHINE)]]
 # A reference as registries have it: name with a host, a tag or a digest; it goes into a Dockerfile.
 _IMAGE = r"^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}$"
 # Programs of stock images take names that no shell does: discovery.type.
@@ -68,8 +68,8 @@ class Call(Strict):
     """Roles that it may call; by default any."""
     required: bool = False
     """True: a tier of this role needs such a tier."""
-    environment: dict[Variable, Annotated[str, _with_words(*OF_A_MACHINE, *OF_A_CALL)]] = Field(
-        default_factory=dict
+    environment: dict[Variable, Annotated[str, _allow_placeholders(*OF_A_MACHINE, *OF_A_CALL)]] = (
+        Field(default_factory=dict)
     )
     """Environment about the called tier for the scripts."""
 
@@ -80,7 +80,7 @@ class Session(Strict):
     user: str
     """Name."""
     password: str
-    """Password; public, because the account can only read."""
+    """Password; public: a role's data is no secret."""
     database: str
     """Database."""
 
@@ -101,6 +101,22 @@ class Places(Strict):
     """All others: followers, replicas, standbys."""
 
 
+class Promotion(Strict):
+    """The promotion of another machine of the tier, if the primary is lost."""
+
+    role: str | None = None
+    """Role that promotes: a tier that calls a tier of this role is promoted. By default the tier's
+    own machines do."""
+    state: Literal["copied", "own"]
+    """State of a promoted tier's machines, as `state`."""
+    takes_s: Annotated[float, Field(gt=0, le=3600)]
+    """Time from the loss of the primary until another one takes writes [s]; for plans."""
+    loss_of: Literal["primary", "any"] = "primary"
+    """Machine whose loss stops writes for that time: the primary, or any active one; for plans."""
+    nodes_min: Annotated[int, Field(ge=2, le=9)] = 2
+    """Active machines of a tier that survives the loss of one."""
+
+
 class Setting(Strict):
     """A variable of the environment that an arm may set: one of `values`, or within the bounds."""
 
@@ -116,9 +132,9 @@ class Setting(Strict):
     """Value if no arm sets it."""
 
     @model_validator(mode="after")
-    def _takes_its_default(self) -> Setting:
-        bounded = self.minimum is not None and self.maximum is not None
-        if bounded == (self.values is not None):
+    def _check_default(self) -> Setting:
+        has_bounds = self.minimum is not None and self.maximum is not None
+        if has_bounds == (self.values is not None):
             raise refusal("either values, or minimum and maximum", got="both, or neither")
         if not self.takes(self.default):
             raise refusal(self.expected, got=repr(self.default), key="default")
@@ -132,9 +148,9 @@ class Setting(Strict):
         return f"a number from {self.minimum:g} to {self.maximum:g}"
 
     def takes(self, value: object) -> bool:
-        """Tell whether an arm may set this value."""
+        """True if an arm may set this value."""
         if self.values is not None:
-            return any(value == one and type(value) is type(one) for one in self.values)
+            return any(value == allowed and type(value) is type(allowed) for allowed in self.values)
         if self.minimum is None or self.maximum is None or isinstance(value, bool):
             return False
         return isinstance(value, int | float) and self.minimum <= value <= self.maximum
@@ -201,6 +217,8 @@ class Role(Strict):
     """Data that a machine keeps: none (a spare can replace any machine), copied (a new machine
     gets it from the others), own (it is lost with the machine, so a cold spare does not
     help)."""
+    promotion: Promotion | None = None
+    """The promotion of another machine if the primary is lost; by default there is none."""
     arbiter: bool = True
     """True if a tier of this role may have an arbiter."""
     image_of: str | None = None
@@ -218,7 +236,7 @@ class Role(Strict):
     """Tiers that it calls."""
     session: Session | None = None
     """Public account for callers and the arbiter."""
-    environment: dict[AnyVariable, Annotated[str, _with_words(*OF_A_MACHINE)]] = Field(
+    environment: dict[AnyVariable, Annotated[str, _allow_placeholders(*OF_A_MACHINE)]] = Field(
         default_factory=dict
     )
     """Variables for its scripts; names with dots and hyphens only on a stock image."""
@@ -237,10 +255,10 @@ class Role(Strict):
     _directory: Path = PrivateAttr(default=Path())
 
     @model_validator(mode="after")
-    def _one_image(self) -> Role:
-        stated = [key for key in ("image", "context", "image_of") if getattr(self, key) is not None]
-        if len(stated) > 1:
-            raise refusal("one of image, context and image_of", got=f"{len(stated)}", key=stated[1])
+    def _check_image(self) -> Role:
+        keys = [key for key in ("image", "context", "image_of") if getattr(self, key) is not None]
+        if len(keys) > 1:
+            raise refusal("one of image, context and image_of", got=f"{len(keys)}", key=keys[1])
         if self.process is not None and not self.is_stock:
             raise refusal("process beside image or context", got="neither", key="process")
         for name in self.environment:
@@ -250,7 +268,7 @@ class Role(Strict):
 
     @property
     def is_stock(self) -> bool:
-        """True if it stands on a stock image, which knows what to run."""
+        """True if the role uses a stock image, which has a program of its own."""
         return self.image is not None or self.context is not None
 
     @property
@@ -259,10 +277,10 @@ class Role(Strict):
         return self._directory
 
     def call_of(self, role: str) -> int | None:
-        """Return the place in `calls` of how a machine of this role asks one of `role`; None:
-        never.
-        """
-        fitting = (k for k, call in enumerate(self.calls) if not call.roles or role in call.roles)
+        """Return the index of the first of `calls` that allows `role`; None if there is none."""
+        fitting = (
+            index for index, call in enumerate(self.calls) if not call.roles or role in call.roles
+        )
         return next(fitting, None)
 
 
@@ -270,9 +288,9 @@ Roles = Mapping[str, Role]
 
 
 def find_roles(design: Path | None = None) -> Roles:
-    """Return all roles by name: those of infra/roles, and before them the design's own.
+    """Return all roles by name: those of infra/roles, overridden by those of the design.
 
-    Raises InputError with file, line and key for what is wrong in any of them.
+    Raises InputError with file, line and key for the problems of all of them.
     """
     roles: dict[str, Role] = {}
     problems: list[InputError] = []
@@ -284,20 +302,20 @@ def find_roles(design: Path | None = None) -> Roles:
                 problems.append(error)
     for name, role in roles.items():
         path = role.directory / "role.json"
-        problems += [read_json(path).refuse(one) for one in _problems(name, role, roles)]
+        problems += [read_json(path).refuse(problem) for problem in _problems(name, role, roles)]
     raise_all(problems)
     return roles
 
 
 def read_role(path: Path) -> Role:
-    """One role.json by itself."""
-    return _checked(path, read_text(path))
+    """Read one role.json, and check it without the other roles."""
+    return _check_role(path, read_text(path))
 
 
 @lru_cache(maxsize=256)
-def _checked(path: Path, text: str) -> Role:
-    """Return the role of a file with this text. There are some forty, and each design needs them
-    all.
+def _check_role(path: Path, text: str) -> Role:
+    """Return the role of a file with this text. The cache helps because each design needs all of
+    about forty roles.
     """
     role = check(parse_json(text, path), Role)
     role._directory = path.parent
@@ -308,9 +326,12 @@ def _problems(name: str, role: Role, roles: Roles) -> Iterator[Problem]:
     if not re.match(ROLE_NAME, name):
         yield Problem((), "a folder named like a tier: a-z, 0-9 and inner hyphens", name)
     for index, call in enumerate(role.calls):
-        for called in call.roles:
-            if called not in roles:
-                yield Problem(("calls", index, "roles"), f"one of {', '.join(roles)}", called)
+        for callee in call.roles:
+            if callee not in roles:
+                yield Problem(("calls", index, "roles"), f"one of {', '.join(roles)}", callee)
+    promotes = role.promotion.role if role.promotion is not None else None
+    if promotes is not None and role.call_of(promotes) is None:
+        yield Problem(("promotion", "role"), "a role that calls names", promotes)
     if role.image_of is not None and role.image_of not in roles:
         yield Problem(("image_of",), f"one of {', '.join(roles)}", role.image_of)
     folder = role.directory
@@ -321,7 +342,7 @@ def _problems(name: str, role: Role, roles: Roles) -> Iterator[Problem]:
 
 
 def _script_problems(role: Role) -> Iterator[Problem]:
-    """Yield the name of the role at the node agent; a role under a second name has the other's."""
+    """Yield the missing files of a role that the node agent needs to start it."""
     if (
         role.context is not None
         and not (role.directory / "context" / role.context.dockerfile).is_file()

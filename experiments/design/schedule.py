@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from experiments.design.arrival_rate import Arrivals
 from experiments.design.experiment import Experiment, Fault
 
-CALIBRATION_S = 45.0  # about what one takes, beyond [phases] settle
-GAP_S_MIN = 0.5  # between two turns of one fault: its undo and its injection take part of it
+CALIBRATION_S = 45.0  # approximate length of a calibration, without [phases] settle
+GAP_S_MIN = 0.5  # between two occurrences of a fault: its undo and injection take a part of the gap
 
 Phase = Literal["warm-up", "measure", "fault", "recovery"]
 
@@ -33,10 +33,10 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
 def arrivals(
     kind: Arrivals, rate_per_s: float, duration_s: float, seed: int
 ) -> NDArray[np.float64]:
-    """Intended starts of requests, ascending, in [0, duration_s).
+    """Return the intended starts of requests, ascending, in [0, duration_s).
 
     poisson: exponential gaps of mean 1 / rate_per_s. constant: every 1 / rate_per_s, from 0 on.
-    A longer duration extends the same sequence. Raises: ValueError for a trace, which a file has.
+    A longer duration extends the same sequence. Raises: ValueError for a trace.
     """
     if kind == "trace":
         raise ValueError("expected poisson or constant (got a trace)")
@@ -47,8 +47,8 @@ def arrivals(
     starts = np.empty(0)
     end_s = 0.0
     while end_s < duration_s:
-        more = end_s + np.cumsum(rng.exponential(1.0 / rate_per_s, size=1024))
-        starts = np.concatenate([starts, more])
+        next_starts = end_s + np.cumsum(rng.exponential(1.0 / rate_per_s, size=1024))
+        starts = np.concatenate([starts, next_starts])
         end_s = float(starts[-1])
     return starts[starts < duration_s]
 
@@ -56,47 +56,47 @@ def arrivals(
 def operation_choices(operations: int, count: int, seed: int, zipf: float) -> NDArray[np.int64]:
     """Return the operation of each of `count` arrivals.
 
-    The operation of rank k has probability proportional to k ** -zipf; which one has which
-    rank is drawn from the seed as well, because a list of titles is in alphabetical order.
+    The operation of rank k has probability proportional to k ** -zipf. The ranks are drawn from the
+    seed as well, because a list of titles is in alphabetical order.
     """
     rng = stream(seed, "pages")
-    of_rank = rng.permutation(operations)
+    operation_of_rank = rng.permutation(operations)
     weights = np.arange(1, operations + 1, dtype=np.float64) ** -zipf
     edges = np.cumsum(weights / weights.sum())
     ranks = np.searchsorted(edges, rng.random(count), side="right").clip(max=operations - 1)
-    return np.asarray(of_rank[ranks], dtype=np.int64)
+    return np.asarray(operation_of_rank[ranks], dtype=np.int64)
 
 
 def writes(share: float, count: int, seed: int) -> NDArray[np.int64]:
-    """1 for each of `count` arrivals that writes, 0 for one that reads."""
+    """Return 1 for each of `count` arrivals that writes, 0 for each that reads."""
     return np.asarray(stream(seed, "writes").random(count) < share, dtype=np.int64)
 
 
 def crashes(
     machines: Sequence[str], mean_s: float, start_s: float, end_s: float, seed: int
 ) -> tuple[tuple[float, str], ...]:
-    """Crashes (time, machine) in [start_s, end_s), ascending: a Poisson stream for each machine.
+    """Return crashes (time, machine) in [start_s, end_s), ascending: a Poisson stream per machine.
 
     Parameters: mean_s float [s], mean gap of a machine's stream; a later end extends the streams.
     """
-    found = []
+    result = []
     for machine in machines:
         rng = stream(seed, "crashes", machine)
         at_s = start_s + rng.exponential(mean_s)
         while at_s < end_s:
-            found.append((float(at_s), machine))
+            result.append((float(at_s), machine))
             at_s += rng.exponential(mean_s)
-    return tuple(sorted(found))
+    return tuple(sorted(result))
 
 
 def fault_begins(fault: Fault, number: int, end_s: float, seed: int) -> tuple[float, ...]:
     """Return the begins of a fault, ascending, on the clock of `at_s`, in [at_s, end_s).
 
-    Once, and with `repeat` as often as its gaps allow: distribution fixed, gap_s; poisson,
-    exponential of that mean; gaussian, N(gap_s, spread_s). At least GAP_S_MIN each. A later end
-    extends the sequence.
+    There is one begin, and with `repeat` as many as the gaps allow. Gaps by distribution: fixed,
+    gap_s; poisson, exponential of that mean; gaussian, N(gap_s, spread_s); each at least GAP_S_MIN.
+    A later end extends the sequence.
 
-    Parameters: number, the fault's in its design, from 0: each has a stream of its own.
+    Parameters: number, the fault's index in its design: each fault has its own random stream.
     """
     begins = [fault.at_s]
     repeat = fault.repeat
@@ -132,7 +132,7 @@ class Block:
 
 
 def blocks(experiment: Experiment) -> tuple[Block, ...]:
-    """Return the run in order. In ABBA the k-th A and the k-th B are a pair and share
+    """Return the blocks of a run in order. In ABBA the k-th A and the k-th B are a pair and share
     their seed.
     """
     arms = tuple(experiment.arms)
@@ -158,7 +158,7 @@ def phase_windows(experiment: Experiment) -> tuple[PhaseWindow, ...]:
     """Return the phases of every block, without gaps, in order.
 
     Without faults: warm-up, measure. With faults the measurement is `measure` until the first
-    fault begins, `fault` until the last one ends, then `recovery`. One that comes again may do so
+    fault begins, `fault` until the last fault ends, then `recovery`. A fault with `repeat` counts
     until the end.
     """
     warm_up_s = experiment.phases.warm_up
@@ -181,12 +181,12 @@ def phase_windows(experiment: Experiment) -> tuple[PhaseWindow, ...]:
 
 
 def load_length_s(experiment: Experiment) -> float:
-    """Return all blocks, and what comes before them."""
+    """Return the length of all blocks, the calibration and the settling before them [s]."""
     calibration_s = 0.0 if experiment.load.utilisation is None else CALIBRATION_S
     blocks_s = len(blocks(experiment)) * block_length_s(experiment)
     return calibration_s + experiment.phases.settle + blocks_s
 
 
 def block_length_s(experiment: Experiment) -> float:
-    """Warm-up and measurement."""
+    """Return the length of warm-up and measurement [s]."""
     return experiment.phases.warm_up + experiment.phases.measure

@@ -11,50 +11,54 @@ from core.errors import InputError
 from experiments.design.fleet import Fleet
 from experiments.design.roles import Role, Roles
 
-_SOURCED = "# shellcheck shell="  # how a file begins that others only source
+_SOURCED = "# shellcheck shell="  # the begin of a file that other scripts source
 
 
 def script_errors(fleet: Fleet, roles: Roles) -> Iterator[InputError]:
-    """Errors in the files of the roles in use."""
+    """Yield the errors in the files of the roles in use."""
     for name in dict.fromkeys(tier.role for tier in fleet.tiers.values()):
         role = roles[name]
-        made_of = role if role.image_of is None else roles[role.image_of]
-        stock = made_of.is_stock or all(t.image for t in fleet.tiers.values() if t.role == name)
-        if not stock and not (made_of.directory / "Dockerfile").is_file():
+        image_role = role if role.image_of is None else roles[role.image_of]
+        stock = image_role.is_stock or all(
+            tier.image for tier in fleet.tiers.values() if tier.role == name
+        )
+        if not stock and not (image_role.directory / "Dockerfile").is_file():
             yield InputError(
-                str(made_of.directory),
+                str(image_role.directory),
                 expected="a Dockerfile, or in role.json an `image` or `context` to stand on",
                 got="none of them",
                 hint="Add one.",
             )
-        yield from _in_folder(made_of)
+        yield from _folder_errors(image_role)
 
 
-def _in_folder(role: Role) -> Iterator[InputError]:
+def _folder_errors(role: Role) -> Iterator[InputError]:
     for script in sorted(role.directory.glob("*.sh")):
         if not os.access(script, os.X_OK) and not _first_line(script).startswith(_SOURCED):
             yield InputError(
                 str(script), expected="an executable file", got="another", hint=f"chmod +x {script}"
             )
-        yield from _syntax(script)
+        yield from _syntax_errors(script)
 
 
 def _first_line(script: Path) -> str:
     return script.read_text(encoding="utf-8").partition("\n")[0]
 
 
-def _syntax(script: Path) -> Iterator[InputError]:
+def _syntax_errors(script: Path) -> Iterator[InputError]:
     first = _first_line(script)
     shell = "bash" if "bash" in first else "sh"
     if not first.startswith(("#!", _SOURCED)):
         yield InputError(
             f"{script}:1", expected="#! and an interpreter", got=repr(first), hint="Add it."
         )
-    done = subprocess.run([shell, "-n", str(script)], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
+    process = subprocess.run(
+        [shell, "-n", str(script)], capture_output=True, text=True, check=False
+    )
+    if process.returncode != 0:
         yield InputError(
             str(script),
             expected=f"a script that {shell} can read",
-            got=done.stderr.strip().removeprefix(f"{script}: "),
+            got=process.stderr.strip().removeprefix(f"{script}: "),
             hint="Correct it.",
         )

@@ -21,7 +21,7 @@ class OperationSlo(Strict):
     """Share of its requests that may fail."""
 
     @model_validator(mode="after")
-    def _asks_something(self) -> OperationSlo:
+    def _check_limits(self) -> OperationSlo:
         if (self.p95_ms, self.p99_ms, self.max_error_share) == (None, None, None):
             raise refusal("p95_ms, p99_ms or max_error_share", got="none")
         _check_order(self.p95_ms, self.p99_ms)
@@ -58,6 +58,6 @@ class Slo(Strict):
     """Limits of whole sessions, by name; likewise."""
 
     @model_validator(mode="after")
-    def _p99_is_the_larger(self) -> Slo:
+    def _check_percentiles(self) -> Slo:
         _check_order(self.p95_ms, self.p99_ms)
         return self

@@ -16,9 +16,10 @@ from core.config_file import Strict
 from core.errors import InputError
 
 SCHEMES = {"http": 80, "https": 443}
-# This network's own addresses, and those at which clouds answer a machine's questions on itself.
+# Addresses of this network, and those of the metadata services of clouds.
 _NEVER = (ipaddress.ip_network("0.0.0.0/8"), ipaddress.ip_network("fd00:ec2::/32"))
-_HOW = "Say it as http://HOST:PORT, an IPv6 address as http://[ADDRESS]:PORT."
+_PLACE = "--target"
+_HINT = "Say it as http://HOST:PORT, an IPv6 address as http://[ADDRESS]:PORT."
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Lookup = Callable[[str], Sequence[str]]
@@ -53,29 +54,29 @@ class Target(Strict):
 
 
 def in_url(host: str) -> str:
-    """Return a host as URLs have it: an IPv6 address in brackets."""
+    """Return a host in the form that URLs need: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def addresses(host: str) -> list[str]:
-    """Return all of a name as this host's resolver gives them, those of IPv4 first. Raises OSError
-    where there is none.
+    """Return all addresses of a name by this host's resolver, IPv4 first. Raises OSError if there
+    is none.
     """
-    found = socket.getaddrinfo(host, None, socket.AF_UNSPEC, socket.SOCK_STREAM)
-    found.sort(key=lambda one: one[0] != socket.AF_INET)
-    return list(dict.fromkeys(str(one[4][0]) for one in found))
+    records = socket.getaddrinfo(host, None, socket.AF_UNSPEC, socket.SOCK_STREAM)
+    records.sort(key=lambda record: record[0] != socket.AF_INET)
+    return list(dict.fromkeys(str(record[4][0]) for record in records))
 
 
-def resolved(place: str, url: str, allowed: Collection[str], lookup: Lookup = addresses) -> Target:
-    """Return the service at `url`. Raises InputError at `place` for a URL that is none, a host that
-    is not allowed, and one without an address that load may go to.
+def resolve(url: str, allowed: Collection[str], lookup: Lookup = addresses) -> Target:
+    """Return the service at `url`. Raises InputError for an invalid URL, for a host that is not
+    allowed, and for a host without an address to which load may go.
     """
-    parts = _parts(place, url)
+    parts = _parse(url)
     host = str(parts.hostname)
-    address = _address(place, host, lookup)
-    if not address.is_loopback and host not in {one.lower().strip("[]") for one in allowed}:
+    address = _find_address(host, lookup)
+    if not address.is_loopback and host not in {name.lower().strip("[]") for name in allowed}:
         raise InputError(
-            place,
+            _PLACE,
             expected="a host of this machine, or one that is allowed by its name",
             got=f"{host}, at {address}",
             hint=f"If load may go there, repeat it: --allow-host {host}, or allow_hosts = "
@@ -85,49 +86,49 @@ def resolved(place: str, url: str, allowed: Collection[str], lookup: Lookup = ad
     return Target(scheme=parts.scheme, host=host, port=port, address=str(address))
 
 
-def _parts(place: str, url: str) -> SplitResult:
+def _parse(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
         port, host = parts.port, parts.hostname
     except ValueError as error:
-        raise InputError(place, expected="a URL", got=f"{url} ({error})", hint=_HOW) from error
+        raise InputError(_PLACE, expected="a URL", got=f"{url} ({error})", hint=_HINT) from error
     if parts.scheme not in SCHEMES or not host or port == 0:
         expected = f"{' or '.join(SCHEMES)}://HOST, with or without :PORT"
-        raise InputError(place, expected=expected, got=url, hint=_HOW)
+        raise InputError(_PLACE, expected=expected, got=url, hint=_HINT)
     if parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
         raise InputError(
-            place,
+            _PLACE,
             expected="a URL without path, query and account: the operations have these",
             got=url.replace(parts.netloc, parts.netloc.rpartition("@")[2]),
-            hint=_HOW,
+            hint=_HINT,
         )
     return parts
 
 
-def _address(place: str, host: str, lookup: Lookup) -> Address:
+def _find_address(host: str, lookup: Lookup) -> Address:
     try:
-        found = [ipaddress.ip_address(one) for one in lookup(host)]
+        candidates = [ipaddress.ip_address(text) for text in lookup(host)]
     except (OSError, ValueError, UnicodeError) as error:
         raise InputError(
-            place,
+            _PLACE,
             expected="a host with an address",
             got=f"{host}: {getattr(error, 'strerror', None) or error}",
             hint="Correct the name, or give the address itself.",
         ) from error
-    for one in found:
-        if _is_of_no_network(one):
+    for address in candidates:
+        if _is_no_host(address):
             raise InputError(
-                place,
+                _PLACE,
                 expected="a host of the network",
-                got=f"{host}, at {one}: link-local, multicast or reserved",
+                got=f"{host}, at {address}: link-local, multicast or reserved",
                 hint="No load is sent there.",
             )
-    return found[0]
+    return candidates[0]
 
 
-def _is_of_no_network(one: Address) -> bool:
-    """True of what is no single host's; `::/8`, which is reserved, also has IPv4 within IPv6."""
-    if one.is_loopback:
+def _is_no_host(address: Address) -> bool:
+    """True for an address that is no single host's; the reserved `::/8` includes IPv4 in IPv6."""
+    if address.is_loopback:
         return False
-    never = any(one in network for network in _NEVER)
-    return one.is_link_local or one.is_multicast or one.is_reserved or never
+    is_excluded = any(address in network for network in _NEVER)
+    return address.is_link_local or address.is_multicast or address.is_reserved or is_excluded

@@ -18,34 +18,34 @@ BUSY = 0.6  # with copies, no law of latency is trusted beyond it
 def copies_of(
     replicas: Mapping[str, int], fleet: Fleet, read_share: float = 1.0
 ) -> dict[str, float]:
-    """Executions of a user's request in each tier, by its replicas and those above it.
+    """Return the executions of a user's request in each tier, by its replicas and its callers'.
 
-    What a request of one copy asks of the tiers below is in their work per request. Of several
-    callers the one with the most copies counts. A write is sent once.
+    Several calls of a tier in one execution are part of the tier's work per request. Among several
+    callers, the one with the most copies counts. A write is sent once.
     """
-    found: dict[str, float] = {}
+    copies: dict[str, float] = {}
     for name in fleet.tier_order:
-        above = [found[caller] for caller in found if name in fleet.tiers[caller].calls]
-        own = replicas.get(name, 1) if name in fleet.arbiters else 1
-        found[name] = max(above, default=1.0) * (1.0 + (own - 1) * read_share)
-    return found
+        caller_copies = [copies[caller] for caller in copies if name in fleet.tiers[caller].calls]
+        tier_replicas = replicas.get(name, 1) if name in fleet.arbiters else 1
+        copies[name] = max(caller_copies, default=1.0) * (1.0 + (tier_replicas - 1) * read_share)
+    return copies
 
 
 def cores_of(fleet: Fleet, tier: str) -> float:
-    """Cores of a tier's active machines together."""
+    """Return the cores of a tier's active machines together."""
     return fleet.tiers[tier].nodes * fleet.tiers[tier].cpus
 
 
 def used(
     work_s: Mapping[str, float], rate_per_s: float, copies: Mapping[str, float], fleet: Fleet
 ) -> dict[str, float]:
-    """Utilisation by tier.
+    """Return the utilisation by tier.
 
     Parameters: work_s, CPU seconds of each tier per request and copy.
     """
     return {
-        tier: rate_per_s * copies[tier] * one_s / cores_of(fleet, tier)
-        for tier, one_s in work_s.items()
+        tier: rate_per_s * copies[tier] * tier_work_s / cores_of(fleet, tier)
+        for tier, tier_work_s in work_s.items()
     }
 
 
@@ -54,16 +54,16 @@ def binding_tier(
 ) -> str | None:
     """Return the tier that a higher rate fills first; None if no tier does any work."""
     shares = used(work_s, 1.0, copies, fleet)
-    found = max(shares, key=lambda tier: shares[tier], default=None)
-    return found if found is not None and shares[found] > 0.0 else None
+    binding = max(shares, key=lambda tier: shares[tier], default=None)
+    return binding if binding is not None and shares[binding] > 0.0 else None
 
 
 def most_used(
     utilisation: float, first: Mapping[str, float], copies: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return the most that each tier can be used under an arm, whatever its work, where
-    `utilisation` is asked of the first arm.
+    """Return the highest possible utilisation of each tier under an arm, for any work of the tiers,
+    if the first arm has `utilisation`.
 
-    Parameters: first and copies, `copies_of` the first arm and of the other.
+    Parameters: first and copies, `copies_of` the first arm and of that arm.
     """
     return {tier: utilisation * copies[tier] / first[tier] for tier in first}

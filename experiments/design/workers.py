@@ -11,21 +11,21 @@ from experiments.program import program
 
 DEFAULT = "native"
 PYTHON = "locust"
-PROGRAM = "loadworker"  # what `native` is
-# Where it was built, and where a load machine has it from its bundle.
+PROGRAM = "loadworker"  # of the worker `native`
+# The paths after a build, and on a load machine, which gets it from its bundle.
 _PROGRAMS = (ROOT / "build" / "bin" / PROGRAM, Path("/opt/sparecraft/bin") / PROGRAM)
 _PACKAGE = "experiments.load.workers"
 
 
 def check_worker(worker: str, directory: Path) -> None:
-    """Raises: InputError where `worker_command` would."""
+    """Raise InputError if `worker_command` would."""
     if worker != DEFAULT:
         worker_command(worker, directory)
 
 
-def sent_by(worker: str, has_client: bool) -> str:
-    """Return the load worker of a run on this host, in words: which, and why not the one
-    asked for.
+def name_sender(worker: str, has_client: bool) -> str:
+    """Return a text of the load worker of a run on this host, with the reason if it is not the
+    requested one.
     """
     if worker == DEFAULT and has_client:
         return f"{PYTHON}: the workload has a client of its own, in Python"
@@ -33,13 +33,12 @@ def sent_by(worker: str, has_client: bool) -> str:
 
 
 def worker_command(worker: str, directory: Path, *, in_python: bool = False) -> tuple[str, ...]:
-    """Return the command that starts it, without its arguments.
+    """Return the command that starts a load worker, without its arguments.
 
     Parameters: worker, `native`, a folder of experiments/load/workers, or the path of an executable
-    from a design's `directory`; in_python, whether the load is of the kind that only Python sends:
-    by a client of the workload's own, or by workers on other machines. Then `locust` stands in for
-    `native`. Raises: InputError if it is none of these; EnvironmentMissing where `native` is not
-    built.
+    from a design's `directory`; in_python, true if only Python can send the load: the workload has
+    a client of its own, or the workers are on other machines. Then `locust` replaces `native`.
+    Raises: InputError if the worker is none of these; EnvironmentMissing if `native` is not built.
     """
     if worker == DEFAULT and not in_python:
         return (str(_native()),)

@@ -31,10 +31,10 @@ KEY_ZIPF = 0.99
 
 @dataclass(frozen=True)
 class Operation:
-    """One thing to ask for: its name in the records, the request as its protocol's client takes it,
-    what the answer must contain, and the entry tier to ask (none: the first that fits).
+    """A kind of request: its name in the records, the request as its protocol's client takes it,
+    the text that an answer must contain, and the entry tier (none: the first that fits).
 
-    http: over HTTP in place of a GET of the path `request`; then `check` counts for nothing.
+    http: a request over HTTP, instead of a GET of the path `request`; `check` is ignored then.
     """
 
     name: str
@@ -46,8 +46,9 @@ class Operation:
 
 @dataclass(frozen=True)
 class SessionStep:
-    """A step of a session: the place of its operation, and the wait before it [s], which is drawn
-    evenly from the shortest to the longest."""
+    """A step of a session: the index of its operation, and the bounds of the wait before it [s],
+    which is drawn uniformly.
+    """
 
     operation: int
     think_s_min: float = 0.0
@@ -65,7 +66,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Table:
-    """Values of arrivals by column; each arrival, or session, has a row, drawn evenly."""
+    """Values of arrivals by column; a row is drawn uniformly for each arrival or session."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -73,10 +74,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Population:
-    """All that users ask for; `writes[k]` changes what `operations[k]` reads.
+    """All requests of users; `writes[k]` changes the data that `operations[k]` reads.
 
-    weights: how often each operation is asked, in place of Zipf's law, relative to the others and
-    to sessions.
+    weights: relative frequencies of the operations, to each other and to sessions, instead of
+    Zipf's law.
     """
 
     operations: tuple[Operation, ...]
@@ -106,9 +107,9 @@ class Population:
 class Workload:
     """The requests of one kind of user, and the roles of an entry tier that they can be sent to.
 
-    client: a class of experiments/load/client.py that asks every entry in place of the built-in
-    client of its protocol. locustfile: a Locust file, whose users the operations then are. trace:
-    when they come, where a file says it [s].
+    client: a class of experiments/load/client.py that sends the requests to every entry, instead of
+    the built-in client of its protocol. locustfile: a Locust file; the operations are its users.
+    trace: the arrival times of a file [s].
     """
 
     population: Callable[[], Population]
@@ -119,32 +120,32 @@ class Workload:
 
 
 def numbered(name: str, count: int) -> tuple[str, ...]:
-    """Keys of `count` records, as infra/roles/records.py names them."""
+    """Return the keys of `count` records, as infra/roles/records.py names them."""
     return tuple(f"{name}:{index:06d}" for index in range(count))
 
 
 def lines_of(path: Path) -> tuple[str, ...]:
-    """Return the lines of a list, stripped; empty ones are left out. Raises InputError if none
-    is.
+    """Return the lines of a list, stripped and without empty ones. Raises InputError if there is
+    none.
     """
-    found = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines())
-    if not any(found):
+    lines = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    if not any(lines):
         raise InputError(str(path), expected="a word in each line", got="none", hint="Fill it.")
-    return tuple(line for line in found if line)
+    return tuple(line for line in lines if line)
 
 
 def find_workloads(directory: Path | None) -> Mapping[str, Workload]:
-    """Return the workloads of the built-in roles and of a design's folder, whose own win.
+    """Return the workloads of the built-in roles and of a design's folder, which has precedence.
 
     Raises: InputError with file and line for a module that cannot be used.
     """
-    own = [directory / MODULE] if directory else []
+    own_modules = [directory / MODULE] if directory else []
     folders = [ROLES, *([directory / "roles"] if directory else [])]
     paths = [path for folder in folders for path in sorted(folder.glob(f"*/{MODULE}"))]
-    found: dict[str, Workload] = {}
-    for path in [*paths, *(path for path in own if path.is_file())]:
-        found.update(_workloads_in(path))
-    return found
+    workloads: dict[str, Workload] = {}
+    for path in [*paths, *(path for path in own_modules if path.is_file())]:
+        workloads.update(_load_workloads(path))
+    return workloads
 
 
 def population_of(workload: Workload) -> Population:
@@ -157,7 +158,7 @@ def population_of(workload: Workload) -> Population:
     except InputError:
         raise
     except Exception as error:
-        raise _broken(file_of(workload), error) from error
+        raise _load_error(file_of(workload), error) from error
     if not isinstance(population, Population):
         raise InputError(
             str(file_of(workload)),
@@ -169,8 +170,8 @@ def population_of(workload: Workload) -> Population:
 
 
 def reads_of(workloads: Mapping[str, Workload], user: str) -> float:
-    """Share of a user's requests that only read, and so may be copied; 1 if there is no such
-    user.
+    """Return the share of a user's requests that only read, and so may be copied; 1 if there is no
+    such user.
     """
     if user not in workloads:
         return 1.0
@@ -181,14 +182,18 @@ def reads_of(workloads: Mapping[str, Workload], user: str) -> float:
 
 
 def _weighted_reads(population: Population) -> float:
-    asked = list(enumerate(population.weights))
-    asked += [
+    weights_of_operations = list(enumerate(population.weights))
+    weights_of_operations += [
         (step.operation, session.weight)
         for session in population.sessions
         for step in session.steps
     ]
-    reads = sum(weight for index, weight in asked if _only_reads(population.operations[index]))
-    return reads / sum(weight for _, weight in asked)
+    reads = sum(
+        weight
+        for index, weight in weights_of_operations
+        if _only_reads(population.operations[index])
+    )
+    return reads / sum(weight for _, weight in weights_of_operations)
 
 
 def _only_reads(operation: Operation) -> bool:
@@ -196,13 +201,13 @@ def _only_reads(operation: Operation) -> bool:
 
 
 def file_of(workload: Workload) -> Path:
-    """Return the module that it stands in."""
+    """Return the module that has the workload."""
     return Path(str(sys.modules[workload.population.__module__].__file__))
 
 
 @cache
 def module_at(path: Path) -> ModuleType:
-    """Return a Python file as a module of a private name; once for each path.
+    """Import a Python file as a module with a private name, once for each path.
 
     Raises: InputError with file and line.
     """
@@ -216,27 +221,31 @@ def module_at(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        raise _broken(path, error) from error
+        raise _load_error(path, error) from error
     return module
 
 
-def _workloads_in(path: Path) -> dict[str, Workload]:
-    found: Any = getattr(module_at(path.resolve()), "WORKLOADS", None)
-    fits = isinstance(found, dict) and all(isinstance(one, Workload) for one in found.values())
-    if not fits:
+def _load_workloads(path: Path) -> dict[str, Workload]:
+    workloads: Any = getattr(module_at(path.resolve()), "WORKLOADS", None)
+    is_valid = isinstance(workloads, dict) and all(
+        isinstance(workload, Workload) for workload in workloads.values()
+    )
+    if not is_valid:
         lines = path.read_text(encoding="utf-8").splitlines()
-        line = next((n for n, text in enumerate(lines, 1) if text.startswith("WORKLOADS")), 1)
+        line = next(
+            (number for number, text in enumerate(lines, 1) if text.startswith("WORKLOADS")), 1
+        )
         raise InputError(
             f"{path}:{line}",
             expected="WORKLOADS, a dictionary of names to Workload",
-            got="none" if found is None else repr(found)[:200],
+            got="none" if workloads is None else repr(workloads)[:200],
             hint="Define it, as experiments/load/protocols/README.md shows.",
         )
-    return dict(found)
+    return dict(workloads)
 
 
-def _broken(path: Path, error: Exception) -> InputError:
-    """Return the place in the file at which it failed, and the error."""
+def _load_error(path: Path, error: Exception) -> InputError:
+    """Return the error of a module as an InputError with its line."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         line = error.lineno
     else:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from core.errors import InputError
-from experiments.importers.traffic import Request, Traffic, without_secrets
+from experiments.importers.traffic import Request, Traffic, format_counts, without_secrets
 
 LINES_MOST = 1_000_000
 LINE_MOST = 64 * 1024
@@ -45,7 +45,9 @@ _KEYS = {
 
 @dataclass
 class LogRead:
-    """The content of a log: the traffic, lines in all, and the first broken ones by number."""
+    """The content of a log: the traffic, the number of lines, and the broken ones, of which the
+    first have their line numbers in `broken_at`.
+    """
 
     traffic: Traffic
     lines: int = 0
@@ -56,46 +58,53 @@ class LogRead:
 def read_access_log(path: Path, matching: str | None, without: str | None) -> LogRead:
     """Return the reads of a log whose path and query match `matching` and not `without`.
 
-    Raises InputError for a file that cannot be read, patterns that are none, and a file of which
-    more lines are broken than whole.
+    Raises InputError for a file that cannot be read, an invalid pattern, a file with more broken
+    lines than valid ones, and a file without reads.
     """
-    wanted, unwanted = _pattern("--matching", matching), _pattern("--without", without)
-    read = LogRead(Traffic())
-    for line in _lines(path):
-        read.lines += 1
-        found = _parsed(line)
-        if found is None:
-            read.broken += 1
-            if len(read.broken_at) < BROKEN_SHOWN:
-                read.broken_at = (*read.broken_at, read.lines)
+    included, excluded = _compile("--matching", matching), _compile("--without", without)
+    log = LogRead(Traffic())
+    for line in _read_lines(path):
+        log.lines += 1
+        fields = _parse(line)
+        if fields is None:
+            log.broken += 1
+            if len(log.broken_at) < BROKEN_SHOWN:
+                log.broken_at = (*log.broken_at, log.lines)
             continue
-        method, target, status, second = found
-        if (wanted and not wanted.search(target)) or (unwanted and unwanted.search(target)):
-            read.traffic.left_out["by --matching and --without"] += 1
+        method, target, status, second = fields
+        if (included and not included.search(target)) or (excluded and excluded.search(target)):
+            log.traffic.left_out["by --matching and --without"] += 1
         elif method not in READS:
-            read.traffic.left_out[f"{method}, whose body a log does not have"] += 1
+            log.traffic.left_out[f"{method}, whose body a log does not have"] += 1
         else:
             if second is not None:
-                read.traffic.by_second[second] += 1
-            target = without_secrets(target, read.traffic.removed)
-            read.traffic.add(Request(method, target, status))  # type: ignore[arg-type]
-    if read.lines >= LINES_MOST:
-        read.traffic.left_out[f"lines after the first {LINES_MOST:,}"] += 1
-    if read.broken > read.lines - read.broken or not read.traffic.seen:
+                log.traffic.by_second[second] += 1
+            target = without_secrets(target, log.traffic.removed)
+            log.traffic.add(Request(method, target, status))  # type: ignore[arg-type]
+    if log.lines >= LINES_MOST:
+        log.traffic.left_out[f"lines after the first {LINES_MOST:,}"] += 1
+    if (valid := log.lines - log.broken) >= log.broken and valid and not log.traffic.counts:
+        raise InputError(
+            str(path),
+            expected=f"reads ({' or '.join(READS)})",
+            got=f"no read of {valid} lines",
+            hint=f"Left out: {format_counts(log.traffic.left_out)}. Give a log with reads.",
+        )
+    if log.broken > valid or not log.traffic.counts:
         raise InputError(
             str(path),
             expected="lines in the Combined or Common form, or a JSON object a line, with reads",
-            got=f"{read.lines} lines, {read.broken} of them of another form, "
-            f"{sum(read.traffic.seen.values())} reads",
+            got=f"{log.lines} lines, {log.broken} of them of another form, "
+            f"{sum(log.traffic.counts.values())} reads",
             hint="JSON needs a method, a path and a status: "
             + "; ".join(f"{name}: {', '.join(keys[:3])} ..." for name, keys in _KEYS.items()),
         )
-    return read
+    return log
 
 
-def _lines(path: Path) -> Iterator[str]:
+def _read_lines(path: Path) -> Iterator[str]:
     try:
-        with _opened(path) as file:
+        with _open(path) as file:
             for _ in range(LINES_MOST):
                 if file.tell() > BYTES_MOST:
                     raise _too_large(path)
@@ -123,62 +132,62 @@ def _too_large(path: Path) -> InputError:
     )
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open(path: Path) -> BinaryIO:
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise InputError(str(path), expected="an access log", got="a device or a pipe")
     return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 
-def _parsed(line: str) -> tuple[str, str, int, int | None] | None:
-    """Method, path and query, status, second since 1970; None for a broken line."""
+def _parse(line: str) -> tuple[str, str, int, int | None] | None:
+    """Return method, path with query, status, and second since 1970; None for a broken line."""
     if line.lstrip().startswith("{"):
         try:
-            return _from_json(json.loads(line))
+            return _parse_json(json.loads(line))
         except (ValueError, RecursionError):
             return None
-    found = _LINE.match(line)
-    if found is None:
+    match = _LINE.match(line)
+    if match is None:
         return None
-    return found["method"], found["target"], int(found["status"]), _second(found["time"])
+    return match["method"], match["target"], int(match["status"]), _parse_second(match["time"])
 
 
-def _from_json(said: Mapping[str, Any]) -> tuple[str, str, int, int | None] | None:
-    method, target, status = (_value(said, name) for name in ("method", "target", "status"))
+def _parse_json(record: Mapping[str, Any]) -> tuple[str, str, int, int | None] | None:
+    method, target, status = (_find_value(record, name) for name in ("method", "target", "status"))
     if not isinstance(method, str) or not isinstance(target, str) or not target.isprintable():
         return None
     try:
-        return method.upper(), target, int(status), _second(_value(said, "time"))
+        return method.upper(), target, int(status), _parse_second(_find_value(record, "time"))
     except (TypeError, ValueError, OverflowError):
         return None
 
 
-def _value(said: Mapping[str, Any], name: str) -> Any:
+def _find_value(record: Mapping[str, Any], name: str) -> Any:
     for key in _KEYS[name]:
-        value: Any = said
-        for part in [key] if key in said else key.split("."):
+        value: Any = record
+        for part in [key] if key in record else key.split("."):
             value = value.get(part) if isinstance(value, Mapping) else None
         if value is not None:
             return value
     return None
 
 
-def _second(said: Any) -> int | None:
-    """Since 1970, of a number or of the usual forms; None for others."""
+def _parse_second(time: Any) -> int | None:
+    """Return the second since 1970 of a number or of a common form; None for other forms."""
     try:
-        if isinstance(said, int | float):
-            return int(said / 1000 if said > 1e11 else said)
-        text = str(said)
+        if isinstance(time, int | float):
+            return int(time / 1000 if time > 1e11 else time)
+        text = str(time)
         if re.fullmatch(r"\d+(\.\d+)?", text):
-            return _second(float(text))
+            return _parse_second(float(text))
         if "/" in text:
             return int(datetime.strptime(text, _TIME).timestamp())
-        found = datetime.fromisoformat(text)
-        return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
+        moment = datetime.fromisoformat(text)
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
     except (ValueError, OverflowError, OSError):
         return None
 
 
-def _pattern(option: str, text: str | None) -> re.Pattern[str] | None:
+def _compile(option: str, text: str | None) -> re.Pattern[str] | None:
     if text is None:
         return None
     try:

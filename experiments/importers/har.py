@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
@@ -12,8 +13,8 @@ from urllib.parse import urlencode
 from pydantic import BaseModel, Field, ValidationError
 
 from core.errors import InputError
-from experiments.importers.secrets import kept_body, kept_headers
-from experiments.importers.traffic import Request, Traffic, without_secrets
+from experiments.importers.secrets import clean_body, clean_headers
+from experiments.importers.traffic import Request, Traffic, format_counts, without_secrets
 
 BYTES_MOST = 64 * 1024 * 1024
 BODY_MOST = 256 * 1024  # characters of one request's body
@@ -65,55 +66,66 @@ class _Har(BaseModel):
 
 
 def read_har(path: Path, host: str | None) -> tuple[Traffic, str]:
-    """Return the requests to one host, the first one's where none is named; and that host.
+    """Return the requests to one host, and that host; without `host`, that of the first request.
 
     Raises InputError for a file that is no HAR, is too large, or has no request to the host.
     """
-    entries = _entries(path)
-    hosts = Counter(found for one in entries if (found := _host(one.request.url)))
-    wanted = (host or next(iter(hosts), "")).lower()
+    entries = _read_entries(path)
+    hosts = Counter(recorded for entry in entries if (recorded := _find_host(entry.request.url)))
+    host_read = (host or next(iter(hosts), "")).lower()
     traffic = Traffic()
-    for one in entries:
-        own = _host(one.request.url)
-        if own != wanted or not own:
-            why = f"to another host, {own}"[:120] if own else "to no host over HTTP"
-            traffic.left_out[why] += 1
+    for entry in entries:
+        entry_host = _find_host(entry.request.url)
+        if entry_host != host_read or not entry_host:
+            reason = (
+                f"to another host, {entry_host}"[:120] if entry_host else "to no host over HTTP"
+            )
+            traffic.left_out[reason] += 1
             continue
-        _add(one, traffic)
-    if not traffic.seen:
+        _add(entry, traffic)
+    if not traffic.counts:
+        reasons, hint = traffic.left_out, _HINT
+        if hosts[host_read]:
+            hint = "Record it again with other requests, or name another host by --host."
+        elif hosts:
+            reasons, hint = hosts, "Name the host of your service by --host."
         raise InputError(
             str(path),
-            expected=f"requests to {wanted or 'a host'} that were answered",
-            got=", ".join(f"{name} ({count})" for name, count in hosts.most_common(5)) or "none",
-            hint="Name the host of your service by --host.",
+            expected=f"requests to {host_read or 'a host'} that were answered",
+            got=format_counts(reasons) or "no requests",
+            hint=hint,
         )
-    return traffic, wanted
+    return traffic, host_read
 
 
-def _host(url: str) -> str:
-    """Host and port of a URL, without user and password; "" where there are none."""
-    found = _HOST.match(url)
-    return found[1].lower() if found else ""
+def _find_host(url: str) -> str:
+    """Return host and port of a URL, without user and password; "" if it has none."""
+    match = _HOST.match(url)
+    return match[1].lower() if match else ""
 
 
 def _add(entry: _Entry, traffic: Traffic) -> None:
     request = entry.request
-    sent = request.postData
-    headers = [(one.name, one.value) for one in request.headers if not one.name.startswith(":")]
+    content = request.postData
+    headers = [
+        (header.name, header.value) for header in request.headers if not header.name.startswith(":")
+    ]
     body = None
-    if sent is not None:
-        body = _text(sent)
+    if content is not None:
+        body = _text(content)
         if body is None or len(body) > BODY_MOST:
             traffic.left_out[f"with a body that is no text or exceeds {BODY_MOST} characters"] += 1
             return
-        body = kept_body(body, sent.mimeType, traffic.removed)
+        body = clean_body(body, content.mimeType, traffic.removed)
         if body is None:
             traffic.left_out["with a body that names a secret, neither JSON nor a form"] += 1
             return
-        if sent.mimeType:
-            others = [(name, value) for name, value in headers if name.lower() != "content-type"]
-            headers = [*others, ("Content-Type", sent.mimeType)]
-    second = _second(entry.startedDateTime)
+        if content.mimeType:
+            other_headers = [
+                (name, value) for name, value in headers if name.lower() != "content-type"
+            ]
+            headers = [*other_headers, ("Content-Type", content.mimeType)]
+    second = _to_second(entry.startedDateTime)
     if second is not None:
         traffic.by_second[second] += 1
     traffic.add(
@@ -121,30 +133,32 @@ def _add(entry: _Entry, traffic: Traffic) -> None:
             request.method.upper(),  # type: ignore[arg-type]  # `add` leaves others out
             without_secrets(request.url, traffic.removed),
             entry.response.status,
-            kept_headers(headers, traffic.removed),
+            clean_headers(headers, traffic.removed),
             body or None,
         )
     )
 
 
-def _text(sent: _Content) -> str | None:
-    """Return the body; None if it is not text. A form may stand in `params` alone."""
-    if sent.encoding:
+def _text(content: _Content) -> str | None:
+    """Return the body; None if it is no text. A form may be in `params` only."""
+    if content.encoding:
         return None
-    if sent.text is None and sent.params:
-        form = sent.mimeType.partition(";")[0].strip().lower() == FORM
-        return urlencode([(one.name, one.value) for one in sent.params]) if form else None
-    return sent.text or ""
+    if content.text is None and content.params:
+        is_form = content.mimeType.partition(";")[0].strip().lower() == FORM
+        return (
+            urlencode([(param.name, param.value) for param in content.params]) if is_form else None
+        )
+    return content.text or ""
 
 
-def _second(at: datetime | None) -> int | None:
+def _to_second(time: datetime | None) -> int | None:
     try:
-        return None if at is None else int(at.timestamp())
+        return None if time is None else int(time.timestamp())
     except (ValueError, OverflowError, OSError):
         return None
 
 
-def _entries(path: Path) -> list[_Entry]:
+def _read_entries(path: Path) -> list[_Entry]:
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise InputError(str(path), expected="a HAR file", got="a device or a pipe", hint=_HINT)
@@ -156,7 +170,7 @@ def _entries(path: Path) -> list[_Entry]:
                 got=f"{size / (1 << 20):.0f} MiB",
                 hint="Export it without the contents of answers, or fewer pages at a time.",
             )
-        return _Har.model_validate_json(path.read_bytes()).log.entries
+        return _Har.model_validate_json(path.read_bytes().removeprefix(BOM_UTF8)).log.entries
     except OSError as error:
         got = str(error.strerror)
         raise InputError(str(path), expected="a HAR file", got=got, hint=_HINT) from error

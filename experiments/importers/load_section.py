@@ -24,12 +24,14 @@ _WHEN = re.compile(r"\s*(arrivals|rate_per_s|utilisation|stages|trace)\s*=")
 
 
 def write_load(folder: Path, imported: Imported, trace: Sequence[float] = ()) -> None:
-    """Puts the operations into a design's experiment.toml, in place of what it asked before, and
-    their parameters beside it, and a trace of their times [s], if there is one. Other lines stay
-    as they are. Raises InputError."""
+    """Write the operations into a design's experiment.toml, in place of its former ones.
+
+    Their parameters, and a trace of their times [s] if there is one, become files beside it. Other
+    lines stay as they are. Raises InputError.
+    """
     file = folder / "experiment.toml"
     try:
-        text = with_operations(file.read_text(encoding="utf-8"), imported, bool(trace))
+        text = replace_operations(file.read_text(encoding="utf-8"), imported, bool(trace))
         if trace:
             lines = [COLUMN, *(f"{at_s:.6f}" for at_s in trace), ""]
             (folder / ARRIVALS).write_text("\n".join(lines), encoding="utf-8")
@@ -42,34 +44,36 @@ def write_load(folder: Path, imported: Imported, trace: Sequence[float] = ()) ->
         ) from error
 
 
-def with_operations(text: str, imported: Imported, traced: bool = False) -> str:
-    """Return the text of an experiment.toml with these operations. Raises InputError if it has
-    no `[load]` on a line of its own, or the text would be no TOML.
+def replace_operations(text: str, imported: Imported, has_trace: bool = False) -> str:
+    """Return the text of an experiment.toml with the imported operations. Raises InputError if it
+    has no `[load]` on a line of its own, or if the result is no valid TOML.
     """
     lines = text.splitlines()
     begin = next((at for at, line in enumerate(lines) if _LOAD.match(line)), None)
     if begin is None:
         raise InputError("experiment.toml", expected="a table [load]", got="none")
-    tables = [(at, found[1]) for at, line in enumerate(lines) if (found := _TABLE.match(line))]
+    tables = [(at, match[1]) for at, line in enumerate(lines) if (match := _TABLE.match(line))]
     later = [(at, name) for at, name in tables if at > begin]
     first = next((at for at, _ in later), len(lines))
     end = next((at for at, name in later if name != "load"), len(lines))
     while end > begin + 1 and _NOTHING.match(lines[end - 1]):
         end -= 1  # a comment that belongs to the table below
-    own = [line for line in lines[begin + 1 : min(first, end)] if not _REPLACED.match(line)]
-    if traced:
-        when = ['arrivals = "trace"', f'trace = "{ARRIVALS}"']
-        own = [*when, *(line for line in own if not _WHEN.match(line))]
-    while own and not own[-1].strip():
-        own.pop()
+    kept_lines = [line for line in lines[begin + 1 : min(first, end)] if not _REPLACED.match(line)]
+    if has_trace:
+        arrival_lines = ['arrivals = "trace"', f'trace = "{ARRIVALS}"']
+        kept_lines = [*arrival_lines, *(line for line in kept_lines if not _WHEN.match(line))]
+    while kept_lines and not kept_lines[-1].strip():
+        kept_lines.pop()
     if imported.columns:
-        own.append(f'parameters = "{PARAMETERS}" # what differs in paths and queries, as often')
-    load = [lines[begin], *own, "", operations_toml(imported.operations).rstrip(), ""]
+        kept_lines.append(
+            f'parameters = "{PARAMETERS}" # what differs in paths and queries, as often'
+        )
+    load = [lines[begin], *kept_lines, "", operations_toml(imported.operations).rstrip(), ""]
     while end < len(lines) and not lines[end].strip():
         end += 1
-    made = "\n".join([*lines[:begin], *load, *lines[end:]]).rstrip() + "\n"
+    result = "\n".join([*lines[:begin], *load, *lines[end:]]).rstrip() + "\n"
     try:
-        tomllib.loads(made)
+        tomllib.loads(result)
     except tomllib.TOMLDecodeError as error:
         raise InputError(
             "experiment.toml",
@@ -77,29 +81,35 @@ def with_operations(text: str, imported: Imported, traced: bool = False) -> str:
             got=f"others: {error}",
             hint="Print the operations without --to, and put them in by hand.",
         ) from error
-    return made
+    return result
 
 
 def operations_toml(operations: tuple[Operation, ...]) -> str:
-    """`[[load.operations]]`, one table each."""
-    return "\n".join(line for one in operations for line in _operation_lines(one))
+    """Return a table `[[load.operations]]` for each operation."""
+    return "\n".join(line for operation in operations for line in _operation_lines(operation))
 
 
-def _operation_lines(one: Operation) -> list[str]:
-    lines = ["[[load.operations]]", f"name = {quoted(one.name)}", f"weight = {one.weight}"]
-    if one.method != "GET":
-        lines.append(f"method = {quoted(one.method)}")
-    lines.append(f"path = {quoted(one.path)}")
-    if one.headers:
-        stated = ", ".join(f"{quoted(name)} = {quoted(value)}" for name, value in one.headers)
-        lines.append(f"headers = {{ {stated} }}")
-    if one.body is not None:
-        lines.append(f"body = {{ text = {quoted(one.body)} }}")
-    if one.expect != '"2xx"':
-        lines.append(f"expect = {one.expect}")
+def _operation_lines(operation: Operation) -> list[str]:
+    lines = [
+        "[[load.operations]]",
+        f"name = {quote_toml(operation.name)}",
+        f"weight = {operation.weight}",
+    ]
+    if operation.method != "GET":
+        lines.append(f"method = {quote_toml(operation.method)}")
+    lines.append(f"path = {quote_toml(operation.path)}")
+    if operation.headers:
+        headers = ", ".join(
+            f"{quote_toml(name)} = {quote_toml(value)}" for name, value in operation.headers
+        )
+        lines.append(f"headers = {{ {headers} }}")
+    if operation.body is not None:
+        lines.append(f"body = {{ text = {quote_toml(operation.body)} }}")
+    if operation.expect != '"2xx"':
+        lines.append(f"expect = {operation.expect}")
     return [*lines, ""]
 
 
-def quoted(text: str) -> str:
-    """Return a basic string of TOML."""
+def quote_toml(text: str) -> str:
+    """Return the text as a basic string of TOML."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

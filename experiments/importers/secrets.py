@@ -1,4 +1,4 @@
-"""Secrets in recorded requests: removed by name, by place in a path, and by shape."""
+"""Remove secrets from recorded requests: by name, by place in a path, and by shape."""
 
 from __future__ import annotations
 
@@ -25,90 +25,94 @@ _SHAPED = re.compile(
 )
 _NAMED = re.compile(r"(?<![\w.\[\]-])([\w.\[\]-]{1,60})[\"']?\s{0,9}[=:]")
 _WORD = re.compile(r"[\w.\[\]-]{1,100}")
-# Headers that say which answer is wanted; all others are left to the load worker.
-KEPT = frozenset({"accept", "accept-language", "content-type", "x-requested-with"})
+# Headers that select the answer; the load worker sets all others.
+KEPT_HEADERS = frozenset({"accept", "accept-language", "content-type", "x-requested-with"})
 _HEADER_MOST = 8_192
 
 
 def is_secret(name: str) -> bool:
-    """True for a name whose value is nobody else's business."""
+    """True for a name whose value has to stay secret."""
     return bool(_SECRET.search(name))
 
 
 def holds_secret(value: str) -> bool:
-    """True for a value that has a secret's shape, or has a secret name with a value in it."""
+    """True for a value shaped like a secret, or one that holds a secret name with a value."""
     return bool(_SHAPED.search(value)) or any(map(is_secret, _NAMED.findall(value)))
 
 
-def kept_segment(segment: str, before: str, removed: Counter[str]) -> str:
-    """Return a segment of a path, as text, without secrets; `before` is the one in front of it."""
+def clean_segment(segment: str, before: str, removed: Counter[str]) -> str:
+    """Return a segment of a path, as text, without secrets; `before` is the segment before it."""
     first, *parameters = segment.split(";")
     after_secret = is_secret(before) or _LINK.search(before)
     if _SHAPED.search(first) or (after_secret and _LINK_SECRET.fullmatch(first)):
         removed[f"path after /{before}"[:80]] += 1
         first = REMOVED
-    kept = []
-    for one in parameters:
-        key, equals, value = one.partition("=")
-        kept.append(f"{key}{equals}{kept_value(key, value, 'path parameter', removed)}")
-    return ";".join([first, *kept])
+    cleaned = []
+    for parameter in parameters:
+        key, equals, value = parameter.partition("=")
+        cleaned.append(f"{key}{equals}{clean_value(key, value, 'path parameter', removed)}")
+    return ";".join([first, *cleaned])
 
 
-def kept_value(key: str, value: str, place: str, removed: Counter[str]) -> str:
-    """Return the value of a key, replaced and counted where it is a secret."""
+def clean_value(key: str, value: str, place: str, removed: Counter[str]) -> str:
+    """Return the value of a key; a secret is replaced and counted."""
     if not value or not (is_secret(key) or holds_secret(value)):
         return value
     removed[f"{place} {key}"[:80]] += 1
     return REMOVED
 
 
-def kept_headers(
+def clean_headers(
     headers: list[tuple[str, str]], removed: Counter[str]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the kept headers that can be sent, sorted by name; secret ones are counted."""
+    """Return the headers of KEPT_HEADERS that can be sent, by name; count the secret ones."""
     for name, _ in headers:
         if is_secret(name):
             removed[f"header {name}"[:80]] += 1
-    kept = {
+    cleaned = {
         name.title(): value
         for name, value in headers
-        if name.lower() in KEPT and len(value) <= _HEADER_MOST and _one_line_of_latin_1(value)
+        if name.lower() in KEPT_HEADERS and len(value) <= _HEADER_MOST and _is_latin_1_line(value)
     }
-    return tuple(sorted(kept.items()))
+    return tuple(sorted(cleaned.items()))
 
 
-def _one_line_of_latin_1(value: str) -> bool:
-    return all(ord(one) < 256 and one not in "\r\n\0" for one in value)
+def _is_latin_1_line(value: str) -> bool:
+    return all(ord(letter) < 256 and letter not in "\r\n\0" for letter in value)
 
 
-def kept_body(text: str, content_type: str, removed: Counter[str]) -> str | None:
-    """Return a body with secrets replaced, in JSON and in forms. None for another body that has a
-    word which names a secret: what belongs to the word is not known there.
+def clean_body(text: str, content_type: str, removed: Counter[str]) -> str | None:
+    """Return a body of JSON or of a form with its secrets replaced.
+
+    Any other body is returned as it is, or as None if a word in it names a secret: the value that
+    belongs to the word is unknown there.
     """
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "application/x-www-form-urlencoded":
         pairs = parse_qsl(text, keep_blank_values=True)
-        return urlencode([(key, kept_value(key, one, "body key", removed)) for key, one in pairs])
+        return urlencode(
+            [(key, clean_value(key, value, "body key", removed)) for key, value in pairs]
+        )
     if kind.endswith("json") or text.lstrip()[:1] in ("{", "["):
         try:
-            return json.dumps(_cleaned(json.loads(text), removed), ensure_ascii=False)
+            return json.dumps(_clean_json(json.loads(text), removed), ensure_ascii=False)
         except (ValueError, RecursionError):
             pass
-    hidden = holds_secret(text) or any(is_secret(word) for word in _WORD.findall(text))
-    return None if hidden else text
+    has_secret_name = holds_secret(text) or any(is_secret(word) for word in _WORD.findall(text))
+    return None if has_secret_name else text
 
 
-def _cleaned(value: Any, removed: Counter[str], key: str = "", secret: bool = False) -> Any:
+def _clean_json(value: Any, removed: Counter[str], key: str = "", secret: bool = False) -> Any:
     """Return a value of JSON, without texts and numbers below a secret `key`."""
     if isinstance(value, dict):
         return {
-            name: _cleaned(one, removed, key if secret else name, secret or is_secret(name))
-            for name, one in value.items()
+            name: _clean_json(item, removed, key if secret else name, secret or is_secret(name))
+            for name, item in value.items()
         }
     if isinstance(value, list):
-        return [_cleaned(one, removed, key, secret) for one in value]
+        return [_clean_json(item, removed, key, secret) for item in value]
     if isinstance(value, str):
-        return kept_value(key, value, "body key", removed)
+        return clean_value(key, value, "body key", removed)
     if secret and isinstance(value, int | float) and not isinstance(value, bool):
         removed[f"body key {key}"[:80]] += 1
         return 0

@@ -1,7 +1,7 @@
 """Recorded requests, of a HAR file or an access log, as operations with their popularity.
 
-Requests whose paths differ in identifiers only are one operation; the identifiers are in the
-columns of a CSV file, as often as they occurred. Secrets are removed first (`secrets.py`).
+Requests whose paths differ in identifiers only are one operation. The identifiers become columns of
+a CSV file, each as often as it occurred. Secrets are removed first (`secrets.py`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from urllib.parse import parse_qsl, quote, unquote, unquote_plus
 from experiments.design.arrival_rate import ARRIVALS_MAX
 from experiments.design.http_request import Method
 from experiments.design.operation_set import BODIES_BYTES_MAX, COLUMNS_MAX, CSV_BYTES_MAX
-from experiments.importers.secrets import kept_segment, kept_value
+from experiments.importers.secrets import clean_segment, clean_value
 
 METHODS = get_args(Method)
-OPERATIONS_MOST = 200  # of an import; a reader is to understand them
+OPERATIONS_MOST = 200  # of an import: a reader has to understand them
 ROWS_MOST = 10_000
 TARGET_MOST = 2_048  # characters of path and query
-DISTINCT_MOST = 200_000  # requests that are kept apart while reading
-WORDS_MOST = 20  # names in one place of a path; more are values
+DISTINCT_MOST = 200_000  # requests that are distinguished while reading
+WORDS_MOST = 20  # names at one depth of a path; if there are more, they are values
 PARAMETERS = "parameters.csv"
 ARRIVALS = "arrivals.csv"
 
@@ -43,7 +43,7 @@ _SAFE = "!$&'()*+,;=:@~"  # beside letters and digits, in a segment of a path
 
 @dataclass(frozen=True)
 class Request:
-    """One request as it was seen; `target` is its path and query, without secrets."""
+    """A recorded request; `target` is its path and query, without secrets."""
 
     method: Method
     target: str
@@ -54,38 +54,39 @@ class Request:
 
 @dataclass
 class Traffic:
-    """Requests by how often they were seen, and what was left out or removed, by reason."""
+    """Requests with their counts, and the numbers of those left out or with removals, by reason."""
 
-    seen: Counter[Request] = field(default_factory=Counter)
+    counts: Counter[Request] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     removed: Counter[str] = field(default_factory=Counter)
     by_second: Counter[int] = field(default_factory=Counter)
     """Requests in each second since 1970, where the source has times."""
 
-    def add(self, one: Request) -> None:
-        """Counts it, or says why not."""
-        why = _unusable(one)
-        if not why and one not in self.seen and len(self.seen) >= DISTINCT_MOST:
-            why = f"beyond {DISTINCT_MOST:,} different requests"
-        if why:
-            self.left_out[why] += 1
+    def add(self, request: Request) -> None:
+        """Count a request, or the reason to leave it out."""
+        obstacle = _find_obstacle(request)
+        if not obstacle and request not in self.counts and len(self.counts) >= DISTINCT_MOST:
+            obstacle = f"beyond {DISTINCT_MOST:,} different requests"
+        if obstacle:
+            self.left_out[obstacle] += 1
         else:
-            self.seen[one] += 1
+            self.counts[request] += 1
 
     def trace(self) -> list[float]:
-        """Times of requests, ascending, from the second of the first on [s]; at most ARRIVALS_MAX.
-        Within a second, which is all that a log says, each has a place drawn evenly."""
-        rng, begin, found = Random(0), min(self.by_second, default=0), list[float]()
+        """Return ascending times of requests, from the first request's second on [s]; at most
+        ARRIVALS_MAX. Sources give whole seconds; the time within a second is drawn uniformly.
+        """
+        rng, begin, times_s = Random(0), min(self.by_second, default=0), list[float]()
         for second in sorted(self.by_second):
             offsets_s = sorted(rng.random() for _ in range(self.by_second[second]))
-            found += [second - begin + offset_s for offset_s in offsets_s]
-            if len(found) >= ARRIVALS_MAX:
+            times_s += [second - begin + offset_s for offset_s in offsets_s]
+            if len(times_s) >= ARRIVALS_MAX:
                 break
-        return found[:ARRIVALS_MAX]
+        return times_s[:ARRIVALS_MAX]
 
     @property
     def rate_per_s(self) -> float | None:
-        """Requests a second from the first to the last; None for less than ten seconds."""
+        """Requests per second from the first to the last; None for less than ten seconds."""
         if not self.by_second:
             return None
         span = max(self.by_second) - min(self.by_second) + 1
@@ -93,7 +94,7 @@ class Traffic:
 
     @property
     def busiest_per_s(self) -> float | None:
-        """Requests a second in the busiest minute; None for less than a minute."""
+        """Requests per second in the busiest minute; None for less than a minute."""
         if not self.by_second or max(self.by_second) - min(self.by_second) < 60:
             return None
         minutes: Counter[int] = Counter()
@@ -129,15 +130,20 @@ class Imported:
     @property
     def requests(self) -> int:
         """Number of requests that the operations stand for."""
-        return sum(one.weight for one in self.operations)
+        return sum(operation.weight for operation in self.operations)
 
     def to_json(self) -> dict[str, object]:
-        """Return JSON: the operations as in `experiment.toml`, and the parts left out."""
+        """Return JSON: the operations as in `experiment.toml`, and the counts of omitted parts."""
         return {
             "requests": self.requests,
             "operations": [
-                {"name": one.name, "weight": one.weight, "method": one.method, "path": one.path}
-                for one in self.operations
+                {
+                    "name": operation.name,
+                    "weight": operation.weight,
+                    "method": operation.method,
+                    "path": operation.path,
+                }
+                for operation in self.operations
             ],
             "columns": sorted(self.columns),
             "left_out": dict(self.left_out),
@@ -147,37 +153,44 @@ class Imported:
         }
 
 
+def format_counts(reasons: Counter[str]) -> str:
+    """Return the most common reasons or names with their counts; "" without any."""
+    return ", ".join(f"{name} ({count})" for name, count in reasons.most_common(5))
+
+
 def operations_of(traffic: Traffic) -> Imported:
-    """Return the operations of all requests, the most frequent ones first, within the
-    limits above.
-    """
+    """Return the operations of all requests, most frequent first, within this module's limits."""
     left_out = Counter(traffic.left_out)
-    made: list[Operation] = []
-    values: dict[str, list[tuple[str, int]]] = {}
+    operations: list[Operation] = []
+    values_of: dict[str, list[tuple[str, int]]] = {}
     names: set[str] = set()
     bodies = 0
-    for group in sorted(_groups(traffic.seen), key=_weight, reverse=True):
-        one, own = _operation(group, names, values)
-        if len(made) >= OPERATIONS_MOST or len(values) + len(own) > COLUMNS_MAX:
-            left_out["of rarer operations"] += one.weight
+    for group in sorted(_find_groups(traffic.counts), key=_weight, reverse=True):
+        operation, own_columns = _make_operation(group, names, values_of)
+        if len(operations) >= OPERATIONS_MOST or len(values_of) + len(own_columns) > COLUMNS_MAX:
+            left_out["of rarer operations"] += operation.weight
             continue
-        size = len((one.body or "").encode())
+        size = len((operation.body or "").encode())
         if bodies + size > BODIES_BYTES_MAX:
-            left_out[f"whose bodies exceed {BODIES_BYTES_MAX:,} bytes together"] += one.weight
+            left_out[f"whose bodies exceed {BODIES_BYTES_MAX:,} bytes together"] += operation.weight
             continue
         bodies += size
-        names.add(one.name)
-        values.update(own)
-        made.append(one)
-    rows = min(ROWS_MOST, max((sum(n for _, n in each) for each in values.values()), default=0))
-    widest = sum(max(len(value.encode()) for value, _ in each) + 3 for each in values.values())
+        names.add(operation.name)
+        values_of.update(own_columns)
+        operations.append(operation)
+    rows = min(
+        ROWS_MOST, max((sum(n for _, n in values) for values in values_of.values()), default=0)
+    )
+    widest = sum(
+        max(len(value.encode()) for value, _ in values) + 3 for values in values_of.values()
+    )
     rows = min(rows, CSV_BYTES_MAX // (2 * widest or 1) - 1)  # each letter may be a quote, twice
-    most = max((len(each) for each in values.values()), default=0)
+    most = max((len(values) for values in values_of.values()), default=0)
     if most > rows:
         left_out[f"with a value beyond the {rows:,} rows of {PARAMETERS}, at least"] = most - rows
     return Imported(
-        tuple(made),
-        {name: tuple(_spread(each, rows)) for name, each in values.items()},
+        tuple(operations),
+        {name: tuple(_spread(values, rows)) for name, values in values_of.items()},
         left_out,
         traffic.removed,
         traffic.rate_per_s,
@@ -195,32 +208,32 @@ def parameters_csv(columns: Mapping[str, Sequence[str]]) -> str:
 
 
 def without_secrets(url: str, removed: Counter[str]) -> str:
-    """Path and query of a URL, with the values of secret parameters replaced, and counted."""
+    """Return path and query of a URL; secrets in them are replaced, and counted in `removed`."""
     url = _ORIGIN.sub("", url.encode("utf-8", "replace").decode()).partition("#")[0]
     path, _, query = url.partition("?")
     segments: list[str] = []
     before = ""
-    for said in path.split("/"):
-        one = unquote(said, errors=_BYTES)
-        segments.append(quote(kept_segment(one, before, removed), safe=_SAFE, errors=_BYTES))
-        before = one
-    return ("/".join(segments) or "/") + _query(
+    for part in path.split("/"):
+        segment = unquote(part, errors=_BYTES)
+        segments.append(quote(clean_segment(segment, before, removed), safe=_SAFE, errors=_BYTES))
+        before = segment
+    return ("/".join(segments) or "/") + _format_query(
         [
-            (key, kept_value(key, value, "query value", removed))
+            (key, clean_value(key, value, "query value", removed))
             for key, value in parse_qsl(query, keep_blank_values=True, errors=_BYTES)
         ]
     )
 
 
-def _unusable(one: Request) -> str:
-    """Return the reason that it cannot be asked again; "" where it can."""
-    if one.method not in METHODS:
-        return f"method {one.method}"[:40]
-    if not one.target.startswith("/") or len(one.target) > TARGET_MOST:
+def _find_obstacle(request: Request) -> str:
+    """Return the reason why a request cannot be repeated; "" if it can."""
+    if request.method not in METHODS:
+        return f"method {request.method}"[:40]
+    if not request.target.startswith("/") or len(request.target) > TARGET_MOST:
         return f"path and query that do not begin with / or exceed {TARGET_MOST} characters"
-    if not _is_one_line(one.target):
+    if not _is_one_line(request.target):
         return "path and query that are not one line of text in UTF-8"
-    if not 200 <= one.status < 500:
+    if not 200 <= request.status < 500:
         return "no answer, or one of 1xx or 5xx"
     return ""
 
@@ -231,12 +244,12 @@ def _is_one_line(target: str) -> bool:
         text = unquote_plus(target, errors="strict")
     except UnicodeDecodeError:
         return False
-    return not any(one in text for one in "\r\n\0")
+    return not any(letter in text for letter in "\r\n\0")
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Requests of one operation: segments and queries of each, with its count."""
+    """Requests of one operation, each with its count, and the segments of their paths."""
 
     first: Request
     segments: tuple[str | None, ...]  # None where they differ
@@ -247,14 +260,18 @@ def _weight(group: _Group) -> int:
     return sum(count for _, count in group.members)
 
 
-def _groups(seen: Mapping[Request, int]) -> Iterator[_Group]:
-    """Requests that differ in nothing but identifiers, words of a crowded place, query values."""
-    alike: dict[Any, list[tuple[Request, tuple[str, ...], int]]] = defaultdict(list)
-    for one, count in seen.items():
-        segments = _segments(one.target)
-        keys = tuple(key for key, _ in _pairs(one.target))
-        alike[one.method, one.headers, one.body, keys, len(segments)].append((one, segments, count))
-    for members in alike.values():
+def _find_groups(counts: Mapping[Request, int]) -> Iterator[_Group]:
+    """Yield groups of requests that differ only in identifiers, in words at a depth of a path where
+    there are many words, or in values of the query.
+    """
+    similar: dict[Any, list[tuple[Request, tuple[str, ...], int]]] = defaultdict(list)
+    for request, count in counts.items():
+        segments = _segments_of(request.target)
+        keys = tuple(key for key, _ in _query_pairs(request.target))
+        similar[request.method, request.headers, request.body, keys, len(segments)].append(
+            (request, segments, count)
+        )
+    for members in similar.values():
         yield from _split(members, ())
 
 
@@ -263,114 +280,114 @@ def _split(
 ) -> Iterator[_Group]:
     depth = len(before)
     if depth == len(members[0][1]):
-        mixed = [(one, count) for one, _, count in members]
-        Random(0).shuffle(mixed)  # every third of a log may be one page: see _spread
-        yield _Group(mixed[0][0], before, tuple(mixed))
+        shuffled = [(request, count) for request, _, count in members]
+        Random(0).shuffle(shuffled)  # every third of a log may be one page: see _spread
+        yield _Group(shuffled[0][0], before, tuple(shuffled))
         return
     by_word: dict[str | None, list[tuple[Request, tuple[str, ...], int]]] = defaultdict(list)
     for member in members:
-        said = member[1][depth]
-        by_word[None if _IDENTIFIER.fullmatch(said) else said].append(member)
+        segment = member[1][depth]
+        by_word[None if _IDENTIFIER.fullmatch(segment) else segment].append(member)
     if len(by_word) > WORDS_MOST:
         by_word = {None: members}
-    for word, own in by_word.items():
-        alike = len({member[1][depth] for member in own}) == 1
-        yield from _split(own, (*before, own[0][1][depth] if alike else word))
+    for word, group in by_word.items():
+        is_constant = len({member[1][depth] for member in group}) == 1
+        yield from _split(group, (*before, group[0][1][depth] if is_constant else word))
 
 
-def _operation(
-    group: _Group, names: set[str], taken: Mapping[str, Any]
+def _make_operation(
+    group: _Group, names: set[str], names_taken: Mapping[str, Any]
 ) -> tuple[Operation, dict[str, list[tuple[str, int]]]]:
     """Return the operation, and the columns that it needs."""
-    own: dict[str, list[tuple[str, int]]] = {}
+    columns: dict[str, list[tuple[str, int]]] = {}
 
-    def column(like: str, values: Iterable[tuple[str, int]]) -> str:
-        base = _NAME.sub("_", like).strip("_")[:40] or "value"
+    def add_column(column_stem: str, values: Iterable[tuple[str, int]]) -> str:
+        base = _NAME.sub("_", column_stem).strip("_")[:40] or "value"
         base = f"v_{base}" if base[0].isdigit() else base
         name, number = base, 1
-        while name in taken or name in own:
+        while name in names_taken or name in columns:
             number += 1
             name = f"{base}_{number}"
-        own[name] = list(values)
+        columns[name] = list(values)
         return "${" + name + "}"
 
     path, label = "", ""
-    split = [(_segments(one.target), count) for one, count in group.members]
+    member_segments = [(_segments_of(request.target), count) for request, count in group.members]
     for index, word in enumerate(group.segments):
         if word is not None:
-            path += f"/{literal(word)}"
+            path += f"/{escape(word)}"
             label += f"/{word}"
             continue
-        like = next((one for one in reversed(group.segments[:index]) if one), "id")
-        each = ((unquote(segments[index]), count) for segments, count in split)
-        path += f"/{column(like, each)}"
+        column_stem = next(
+            (segment for segment in reversed(group.segments[:index]) if segment), "id"
+        )
+        column_values = ((unquote(segments[index]), count) for segments, count in member_segments)
+        path += f"/{add_column(column_stem, column_values)}"
         label += "/{}"
-    query = [
-        parse_qsl(one.target.partition("?")[2], keep_blank_values=True) for one in _ones(group)
-    ]
+    query = [_query_pairs(request.target) for request in _requests_of(group)]
     pairs = []
     for index, (key, value) in enumerate(query[0]):
-        if len({pairs_of[index][1] for pairs_of in query}) == 1:
-            pairs.append(f"{literal(quote(key))}={literal(quote(value, safe=''))}")
+        if len({member_pairs[index][1] for member_pairs in query}) == 1:
+            pairs.append(f"{escape(quote(key))}={escape(quote(value, safe=''))}")
             continue
-        each = (
-            (pairs_of[index][1], count)
-            for pairs_of, (_, count) in zip(query, group.members, strict=True)
+        column_values = (
+            (member_pairs[index][1], count)
+            for member_pairs, (_, count) in zip(query, group.members, strict=True)
         )
-        pairs.append(f"{literal(quote(key))}={column(key, each)}")
+        pairs.append(f"{escape(quote(key))}={add_column(key, column_values)}")
     if pairs:
         path += "?" + "&".join(pairs)
         label += "?" + "&".join(key for key, _ in query[0])
     first = group.first
-    one = Operation(
-        _unique(f"{first.method} {label}", names),
+    operation = Operation(
+        _make_unique(f"{first.method} {label}", names),
         _weight(group),
         first.method,
         path,
-        _expected(Counter(one.status for one in _ones(group))),
-        tuple((name, literal(value)) for name, value in first.headers),
-        None if first.body is None else literal(first.body),
+        _format_expect(Counter(request.status for request in _requests_of(group))),
+        tuple((name, escape(value)) for name, value in first.headers),
+        None if first.body is None else escape(first.body),
     )
-    return one, own
+    return operation, columns
 
 
-def _segments(target: str) -> tuple[str, ...]:
+def _segments_of(target: str) -> tuple[str, ...]:
     return tuple(target.partition("?")[0].split("/")[1:])
 
 
-def _pairs(target: str) -> list[tuple[str, str]]:
+def _query_pairs(target: str) -> list[tuple[str, str]]:
     return parse_qsl(target.partition("?")[2], keep_blank_values=True)
 
 
-def _ones(group: _Group) -> list[Request]:
-    return [one for one, _ in group.members]
+def _requests_of(group: _Group) -> list[Request]:
+    return [request for request, _ in group.members]
 
 
-def _unique(name: str, names: set[str]) -> str:
+def _make_unique(name: str, names: set[str]) -> str:
     name = re.sub(r"[\x00-\x1f\x7f]", "?", name)[:90]
-    found, number = name, 1
-    while found in names:
+    unique, number = name, 1
+    while unique in names:
         number += 1
-        found = f"{name} #{number}"
-    return found
+        unique = f"{name} #{number}"
+    return unique
 
 
-def _expected(statuses: Counter[int]) -> str:
+def _format_expect(statuses: Counter[int]) -> str:
     """Return the value of `expect`.
 
     304 counts as success, because it answers a cache, and a load worker has none.
     """
-    found = {"2xx" if status < 300 or status == 304 else str(status) for status in statuses}
-    listed = ", ".join(f'"{one}"' if one == "2xx" else one for one in sorted(found))
-    return listed if len(found) == 1 else f"[{listed}]"
+    expected = {"2xx" if status < 300 or status == 304 else str(status) for status in statuses}
+    items = ", ".join(f'"{item}"' if item == "2xx" else item for item in sorted(expected))
+    return items if len(expected) == 1 else f"[{items}]"
 
 
-def literal(text: str) -> str:
-    """Text in which nothing is replaced."""
+def escape(text: str) -> str:
+    """Return the text in a form in which no `${column}` is replaced."""
     return text.replace("${", "$${")
 
 
-def _query(pairs: Sequence[tuple[str, str]]) -> str:
+def _format_query(pairs: Sequence[tuple[str, str]]) -> str:
     text = "&".join(
         f"{quote(key, safe='', errors=_BYTES)}={quote(value, safe='', errors=_BYTES)}"
         for key, value in pairs

@@ -1,4 +1,4 @@
-"""Kinds of experiment: every folder here is one (see README.md), and so may be a user's folder.
+"""Kinds of experiment. Every folder here is one (see README.md); a user's folder can be one too.
 
 A kind is imported when it is requested by name.
 """
@@ -25,12 +25,11 @@ def search(paths: str) -> None:
 
 
 def names() -> tuple[str, ...]:
-    """Every kind there is."""
-    return tuple(sorted({found.name for found in pkgutil.iter_modules(__path__) if found.ispkg}))
+    return tuple(sorted({module.name for module in pkgutil.iter_modules(__path__) if module.ispkg}))
 
 
 def find(name: str) -> Kind[Any]:
-    """Return the kind called `name`. Raises InputError naming those there are."""
+    """Return the kind called `name`. Raises InputError that lists the existing kinds."""
     if name not in names():
         raise InputError(
             f"kind {name}",
@@ -43,7 +42,6 @@ def find(name: str) -> Kind[Any]:
 
 
 def kind_of(design: Design) -> Kind[Any]:
-    """Return the kind that a design asks for."""
     return find(design.experiment.kind)
 
 
@@ -62,29 +60,29 @@ def check_plans(design: Design, place: str) -> None:
 def section_of(
     kind: Kind[SectionT], design: Design, options: Mapping[str, Any] | None = None
 ) -> SectionT:
-    """Return the kind's table of experiment.toml, `options` put over it, checked.
+    """Return the kind's table of experiment.toml, checked; `options` replace its values.
 
-    Raises: InputError with file and key where it, or the design, is not what the kind needs.
+    Raises: InputError with file and key where the table or the design is not what the kind needs.
     """
     if design.experiment.load.utilisation is not None and not kind.calibrates:
         _refuse_utilisation(kind, design)
     if design.experiment.load.varies and not kind.varies:
         _refuse_varying(kind, design)
     section = design.section(kind.Section, kind.name, options)
-    own = design.experiment.kind == kind.name
-    if own and (design.experiment.failover is not None) != kind.replaces_machines:
+    is_of_design = design.experiment.kind == kind.name
+    if is_of_design and (design.experiment.failover is not None) != kind.replaces_machines:
         raise design.error(
             "failover",
             f"{'a' if kind.replaces_machines else 'no'} [failover] in kind {kind.name}",
             "none" if kind.replaces_machines else "one",
             '`kind = "schemes"` measures machines that fail and are replaced.',
         )
-    if own and kind.needs_load:
+    if is_of_design and kind.needs_load:
         for table in ("load", "phases", "slo"):
             if table not in design.experiment.model_fields_set:
                 expected = f"this table, kind {kind.name} needs it"
                 raise design.error(table, expected, "nothing", "Add it.")
-    if own and design.experiment.design.decide is not None and not kind.decides:
+    if is_of_design and design.experiment.design.decide is not None and not kind.decides:
         raise design.error(
             "design.decide",
             f"no such key in kind {kind.name}, which measures all of its repeats",

@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 import polars as pl
 from scipy import stats
 
 from core.errors import MeasurementFailed
+from core.json_object import JsonObject
 from core.statistics.percentiles import OK
 from experiments.design.experiment import Experiment, Phases
 from experiments.design.feasible import feasibility_problems
@@ -36,7 +36,7 @@ from experiments.testbed.testbed import Testbed
 
 PLACE = "load.utilisation"
 FIRST_PER_S = 2.0  # any host carries it
-LEAST_PER_S = 1.0  # that is measured: with fewer requests nothing is known
+LEAST_PER_S = 1.0  # the lowest measured rate: fewer requests tell nothing
 FASTER_MOST = 10.0  # a trial's rate over the last one's
 TRIALS_MAX = 4
 TRIAL_S = 3.0
@@ -71,7 +71,8 @@ class Work:
 
 
 def cores_in(hosts: pl.DataFrame, machines: Sequence[str], piece: Piece) -> float:
-    """Cores that machines use together in a stretch, a sample telling of the second before it.
+    """Return the cores that machines use together in a stretch; a sample describes the second
+    before it.
 
     Raises: MeasurementFailed if a machine has no sample in it.
     """
@@ -93,8 +94,8 @@ def cores_in(hosts: pl.DataFrame, machines: Sequence[str], piece: Piece) -> floa
 def work_of(
     hosts: pl.DataFrame, pieces: Sequence[Piece], idle: Piece | None, fleet: Fleet
 ) -> dict[str, Work]:
-    """Work by tier, s = sum_k (cores_k - idle) T_k / sum_k n_k over pieces k of T_k seconds and
-    n_k requests; its interval is Student's over the pieces' own.
+    """Return the work by tier, s = sum_k (cores_k - idle) T_k / sum_k n_k over pieces k of T_k
+    seconds and n_k requests; its interval is Student's over the work of single pieces.
 
     Parameters: hosts as in hosts.parquet; idle None: nothing is subtracted.
     Raises: MeasurementFailed if a sample is missing, or a piece has no request.
@@ -120,14 +121,14 @@ def _work(
     mean_s = float(cpu_s.sum() / requests.sum())
     if len(pieces) == 1:
         return Work(mean_s, 0.0, math.inf, idle_cores)
-    off_s = float(np.std(cpu_s / requests, ddof=1) / math.sqrt(len(pieces)))
-    off_s *= float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(pieces) - 1))
-    return Work(mean_s, max(0.0, mean_s - off_s), mean_s + off_s, idle_cores)
+    half_width_s = float(np.std(cpu_s / requests, ddof=1) / math.sqrt(len(pieces)))
+    half_width_s *= float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(pieces) - 1))
+    return Work(mean_s, max(0.0, mean_s - half_width_s), mean_s + half_width_s, idle_cores)
 
 
 @dataclass(frozen=True)
 class Rate:
-    """The rate at which `tier`, the one that binds, is used as asked, with its interval."""
+    """The rate at which the binding tier has the requested utilisation, with its interval."""
 
     tier: str
     per_s: float
@@ -135,20 +136,20 @@ class Rate:
     ci_high: float
 
     @property
-    def off(self) -> float:
-        """The uncertainty of its work: half the interval over the work."""
+    def uncertainty(self) -> float:
+        """Half the interval of the tier's work, over the work."""
         return (self.per_s / self.ci_low - 1.0) if self.ci_low > 0.0 else math.inf
 
 
 def rate_for(
     utilisation: float, work: Mapping[str, Work], copies: Mapping[str, float], fleet: Fleet
 ) -> Rate:
-    """lambda = u n c / s of the tier that binds, at three digits.
+    """Return lambda = u n c / s of the binding tier, with three digits.
 
     Parameters: work under the first arm, whose copies these are.
     Raises: MeasurementFailed if no tier does any work.
     """
-    per_copy = {tier: one.cpu_s / copies[tier] for tier, one in work.items()}
+    per_copy = {tier: tier_work.cpu_s / copies[tier] for tier, tier_work in work.items()}
     tier = binding_tier(per_copy, copies, fleet)
     if tier is None:
         raise MeasurementFailed(
@@ -157,28 +158,30 @@ def rate_for(
             got="none",
             hint="State rate_per_s: the bottleneck of this service is not CPU.",
         )
-    cores, one = utilisation * cores_of(fleet, tier), work[tier]
-    high = cores / one.ci_low if one.ci_low > 0.0 else math.inf
-    return Rate(tier, float(f"{cores / one.cpu_s:.3g}"), cores / one.ci_high, high)
+    cores, binding_work = utilisation * cores_of(fleet, tier), work[tier]
+    high = cores / binding_work.ci_low if binding_work.ci_low > 0.0 else math.inf
+    return Rate(
+        tier, float(f"{cores / binding_work.cpu_s:.3g}"), cores / binding_work.ci_high, high
+    )
 
 
-def rated(experiment: Experiment, fleet: Fleet, rate: Rate) -> Experiment:
+def experiment_at(experiment: Experiment, fleet: Fleet, rate: Rate) -> Experiment:
     """Return the experiment at that rate.
 
-    Raises: MeasurementFailed if it is too uncertain, above what workers may be asked for, or so
-    low that the design's guard would never look.
+    Raises: MeasurementFailed if the rate is too uncertain, above the limit of the load workers, or
+    so low that the design's guard would never look.
     """
     load = experiment.load
-    wrong: tuple[str, str, str] | None = None
-    if rate.off > OFF_MOST:
-        wrong = (
+    refusal: tuple[str, str, str] | None = None
+    if rate.uncertainty > OFF_MOST:
+        refusal = (
             f"CPU per request within {OFF_MOST:.0%}",
             f"{rate.per_s:g}/s ({rate.ci_low:.3g} to {rate.ci_high:.3g}) in {PIECES} pieces",
             "Run it on a quieter host (--quiet-wait 60), let it settle longer, or state "
             "rate_per_s.",
         )
     elif rate.per_s > load.rate_per_s_max:
-        wrong = (
+        refusal = (
             f"at most {load.rate_per_s_max:g} requests/s of {load.workers} worker(s)",
             f"{rate.per_s:g}/s",
             "Ask for a lower utilisation, more workers, or smaller machines.",
@@ -187,31 +190,35 @@ def rated(experiment: Experiment, fleet: Fleet, rate: Rate) -> Experiment:
     at_rate = experiment.model_copy(update={"load": load.at(rate.per_s), "phases": phases})
     for problem in guard_problems(at_rate, fleet):
         key = ".".join(map(str, problem.key))
-        wrong = wrong or (f"{key} of {problem.expected}", problem.got, problem.hint)
-    if wrong:
-        raise MeasurementFailed(PLACE, expected=wrong[0], got=wrong[1], hint=wrong[2])
+        refusal = refusal or (f"{key} of {problem.expected}", problem.got, problem.hint)
+    if refusal:
+        raise MeasurementFailed(PLACE, expected=refusal[0], got=refusal[1], hint=refusal[2])
     return at_rate
 
 
 def calibrate(testbed: Testbed, runner: BlockRun) -> None:
-    """Give the runner's design the rate; the fleet is settled then, too.
+    """Give the runner's design the rate; afterwards the fleet is settled, too.
 
-    Raises: MeasurementFailed with what to do.
+    Raises: MeasurementFailed with a hint.
     """
     began = time.monotonic()
     calibration = _Calibration(testbed, runner)
-    found = rate, work = calibration.search()
+    rate, work = calibration.search()
     testbed.setup_s["calibration"] = round(time.monotonic() - began, 2)
-    said = ", ".join(f"{tier} {1e3 * one.cpu_s:.3g} ms" for tier, one in work.items())
-    testbed.narrator.detail(f"CPU of a request: {said}; {rate.tier} binds: {rate.per_s:g}/s")
-    experiment = rated(testbed.design.experiment, testbed.design.fleet, rate)
+    work_text = ", ".join(
+        f"{tier} {1e3 * tier_work.cpu_s:.3g} ms" for tier, tier_work in work.items()
+    )
+    testbed.narrator.detail(f"CPU of a request: {work_text}; {rate.tier} binds: {rate.per_s:g}/s")
+    experiment = experiment_at(testbed.design.experiment, testbed.design.fleet, rate)
     body = calibration_json(
-        testbed.design.experiment, testbed.design.fleet, found, calibration.pieces,
+        testbed.design.experiment, testbed.design.fleet, (rate, work), calibration.pieces,
         reads_of(testbed.design.workloads, experiment.load.user),
     )  # fmt: skip
-    for one in feasibility_problems(experiment, testbed.design.fleet, body["arms"]):
-        place = ".".join(map(str, one.key))
-        raise MeasurementFailed(place, expected=one.expected, got=one.got, hint=one.hint)
+    for problem in feasibility_problems(experiment, testbed.design.fleet, body["arms"]):
+        place = ".".join(map(str, problem.key))
+        raise MeasurementFailed(
+            place, expected=problem.expected, got=problem.got, hint=problem.hint
+        )
 
     def result_part(_: Path) -> dict[str, object] | None:
         return {"calibration": body} if runner.handles else None
@@ -220,32 +227,19 @@ def calibrate(testbed: Testbed, runner: BlockRun) -> None:
     runner.design = replace(runner.design, experiment=experiment)
 
 
-class Calibration(TypedDict):
-    """`calibration` of manifest.json; `arms` is the utilisation of each tier."""
-
-    utilisation: float | None
-    tier: str
-    rate_per_s: float
-    ci_low: float
-    ci_high: float
-    confidence: float
-    pieces: int
-    requests: int
-    tiers: dict[str, dict[str, float]]
-    arms: dict[str, dict[str, float]]
-
-
 def calibration_json(
     experiment: Experiment,
     fleet: Fleet,
-    found: tuple[Rate, Mapping[str, Work]],
+    rate_and_work: tuple[Rate, Mapping[str, Work]],
     pieces: Sequence[Piece],
     reads: float,
-) -> Calibration:
-    """Return the asked utilisation, the rate and work found, and the use expected of each arm."""
-    rate, work = found
-    first = copies_of(next(iter(experiment.arms.values())).replicas, fleet, reads)
-    per_copy = {tier: one.cpu_s / first[tier] for tier, one in work.items()}
+) -> JsonObject:
+    """Return `calibration` of the manifest: the requested utilisation, the calibrated rate and
+    work, and the use expected of each arm.
+    """
+    rate, work = rate_and_work
+    copies = copies_of(next(iter(experiment.arms.values())).replicas, fleet, reads)
+    per_copy = {tier: tier_work.cpu_s / copies[tier] for tier, tier_work in work.items()}
     return {
         "utilisation": experiment.load.utilisation,
         "tier": rate.tier,
@@ -256,8 +250,12 @@ def calibration_json(
         "pieces": len(pieces),
         "requests": sum(piece.requests for piece in pieces),
         "tiers": {
-            tier: {"cores": cores_of(fleet, tier), "cpu_s_per_copy": per_copy[tier], **asdict(one)}
-            for tier, one in work.items()
+            tier: {
+                "cores": cores_of(fleet, tier),
+                "cpu_s_per_copy": per_copy[tier],
+                **asdict(tier_work),
+            }
+            for tier, tier_work in work.items()
         },
         "arms": {
             name: used(per_copy, rate.per_s, copies_of(arm.replicas, fleet, reads), fleet)
@@ -275,7 +273,7 @@ class _Calibration:
         first = next(iter(self._experiment.arms.values()))
         reads = reads_of(testbed.design.workloads, self._experiment.load.user)
         self._copies = copies_of(first.replicas, self._fleet, reads)
-        self._asked = float(self._experiment.load.utilisation or 0.0)
+        self._utilisation = float(self._experiment.load.utilisation or 0.0)
         self._numbers = count(SETTLING - 1, -1)
         self.pieces: list[Piece] = []
 
@@ -284,34 +282,34 @@ class _Calibration:
         near_per_s = self._near_per_s()
         settle_s = max(SETTLE_S, self._experiment.phases.settle)
         for attempt in range(1, TRIES_MAX + 1):
-            self.pieces += self._load(near_per_s, settle_s if attempt == 1 else 1.0)
-            idle = self._idle()
-            work = work_of(self._hosts(idle.end_s), self.pieces, idle, self._fleet)
-            rate = rate_for(self._asked, work, self._copies, self._fleet)
-            if rate.off <= OFF_MOST:
+            self.pieces += self._measure_load(near_per_s, settle_s if attempt == 1 else 1.0)
+            idle = self._measure_idle()
+            work = work_of(self._read_hosts(idle.end_s), self.pieces, idle, self._fleet)
+            rate = rate_for(self._utilisation, work, self._copies, self._fleet)
+            if rate.uncertainty <= OFF_MOST:
                 break
-            near_per_s = self._next(rate.per_s, near_per_s)
+            near_per_s = self._next_rate(rate.per_s, near_per_s)
         return rate, work
 
-    def _next(self, wanted_per_s: float, last_per_s: float) -> float:
+    def _next_rate(self, target_per_s: float, last_per_s: float) -> float:
         most_per_s = min(FASTER_MOST * last_per_s, self._experiment.load.rate_per_s_max)
-        return max(LEAST_PER_S, min(wanted_per_s, most_per_s))
+        return max(LEAST_PER_S, min(target_per_s, most_per_s))
 
     def _near_per_s(self) -> float:
-        """Return a rate near the one asked for, from below: nothing is subtracted yet. The first
-        trial decides nothing, for its caches are cold.
+        """Return a rate near the requested one, from below, because nothing is subtracted yet. The
+        first trial decides nothing because its caches are cold.
         """
         rate_per_s = FIRST_PER_S
         for number in range(TRIALS_MAX):
             trial = pieces_of(self._run(rate_per_s, 0.0, TRIAL_S), 0.0, TRIAL_S, 1)
-            work = work_of(self._hosts(trial[-1].end_s), trial, None, self._fleet)
-            wanted = rate_for(self._asked, work, self._copies, self._fleet).per_s
-            if number > 0 and wanted <= 2.0 * rate_per_s:
-                return self._next(wanted, rate_per_s)
-            rate_per_s = max(FIRST_PER_S, self._next(wanted, rate_per_s))
+            work = work_of(self._read_hosts(trial[-1].end_s), trial, None, self._fleet)
+            target_per_s = rate_for(self._utilisation, work, self._copies, self._fleet).per_s
+            if number > 0 and target_per_s <= 2.0 * rate_per_s:
+                return self._next_rate(target_per_s, rate_per_s)
+            rate_per_s = max(FIRST_PER_S, self._next_rate(target_per_s, rate_per_s))
         return rate_per_s
 
-    def _load(self, rate_per_s: float, settle_s: float) -> list[Piece]:
+    def _measure_load(self, rate_per_s: float, settle_s: float) -> list[Piece]:
         records = self._run(rate_per_s, settle_s, PIECES * PIECE_S)
         return pieces_of(records, settle_s, PIECE_S, PIECES)
 
@@ -327,40 +325,42 @@ class _Calibration:
             raise MeasurementFailed(
                 PLACE,
                 expected=f"answers to the calibration's requests, at {rate_per_s:g}/s",
-                got=f"{failed:.1%} of {records.height} failed",
+                got=f"{failed:.1%} of {records.height:,} failed",
                 hint="Look whether the service works: `sparecraft run` with a low rate_per_s.",
             )
         return records
 
-    def _idle(self) -> Piece:
-        time.sleep(1.0)  # what the last requests left to do
+    def _measure_idle(self) -> Piece:
+        time.sleep(1.0)  # the last requests leave some work behind
         start_s = self._testbed.clock.since_s(time.monotonic())
         time.sleep(IDLE_S)
         return Piece(start_s, start_s + IDLE_S)
 
-    def _hosts(self, until_s: float) -> pl.DataFrame:
-        """Return the machines' samples until then, once all have come; at last, those that have."""
+    def _read_hosts(self, until_s: float) -> pl.DataFrame:
+        """Wait until every machine has a sample of that time; after SAMPLES_WAIT_S, return the
+        samples that have arrived.
+        """
         testbed, limit = self._testbed, time.monotonic() + SAMPLES_WAIT_S
         machines = {name for tier in self._fleet.tiers for name in self._fleet.nodes_of(tier)}
         query = InfluxQuery(testbed.fleet.influxdb)
         try:
             while True:
                 clock = testbed.clock
-                found = query.hosts(
+                hosts = query.hosts(
                     self._fleet.experiment,
                     t0_ns=clock.ns_at(0.0),
                     end_ns=clock.ns_at(clock.since_s(time.monotonic())),
                 )
-                late = found.filter(pl.col("time_s") >= until_s - 0.5)["machine"]
-                if machines <= set(late) or time.monotonic() > limit:
-                    return found
+                reporting = hosts.filter(pl.col("time_s") >= until_s - 0.5)["machine"]
+                if machines <= set(reporting) or time.monotonic() > limit:
+                    return hosts
                 time.sleep(_LOOK_EVERY_S)
         finally:
             query.close()
 
 
 def pieces_of(records: pl.DataFrame, after_s: float, length_s: float, number: int) -> list[Piece]:
-    """Stretches of a block, one after the other, the first `after_s` behind its first arrival."""
+    """Return consecutive stretches of a block; the first begins `after_s` after its arrivals do."""
     if not records.height:
         return []
     at_s = records.filter(pl.col("outcome") != DROPPED)["intended_s"].to_numpy()

@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.load.tls import PlanTls, context_of, words
+from experiments.load.tls import PlanTls, context_of, handshake_problem
 
 BEGIN_BYTES = 100
 Content = bytes
@@ -47,8 +47,8 @@ _RECEIVE_BYTES = 65536
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The end of a request, and its time (on the clock of the client); in words, what a complete
-    answer lacked; the first bytes of its content, of HTTP."""
+    """The end of a request, and its time on the clock of the client. `reason` says what a complete
+    answer lacked, `begin` has the first bytes of an HTTP answer's content."""
 
     outcome: str
     status: int
@@ -60,8 +60,8 @@ class Answer:
 
 @dataclass(slots=True)
 class Reply:
-    """A protocol's view of a reply so far: an HTTP status (0: none), the bytes of the content, what
-    it lacks in words."""
+    """A protocol's view of a reply so far: an HTTP status (0: none), the size of the content, and
+    the reason why it is not good."""
 
     outcome: str = "ok"
     reason: str = ""
@@ -108,16 +108,17 @@ class Client(ABC):
         return text
 
     @abstractmethod
-    def fetch(self, request: Any, wanted: bytes, start_s: float) -> Answer:
-        """Send one request, once, and judge the answer, which has to contain `wanted`.
+    def fetch(self, request: Any, expected: bytes, start_s: float) -> Answer:
+        """Send one request, once, and judge the answer, which has to contain `expected`.
 
-        Parameters: start_s, when the caller began with it, on `clock`. An outcome is returned, and
-        at its limit at the latest; an exception is a defect of the client and fails the block.
+        Parameters: start_s, the time on `clock` when the caller began with the request. Returns an
+        outcome, at its limit at the latest. An exception is a defect of the client and fails the
+        block.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Close what is idle."""
+        """Close the idle connections."""
 
 
 class ByteClient(Client):
@@ -132,18 +133,18 @@ class ByteClient(Client):
 
     @abstractmethod
     def request(self, text: str) -> bytes:
-        """Return the bytes of a request that a plan names by `text`."""
+        """Return the bytes of the request that a plan describes by `text`."""
 
     @abstractmethod
-    def read_reply(self, pieces: Iterator[bytes], wanted: bytes, reply: Reply) -> None:
-        """Read one reply to its end and judge it; `wanted` has to be in its content.
+    def read_reply(self, pieces: Iterator[bytes], expected: bytes, reply: Reply) -> None:
+        """Read one reply to its end and judge it; `expected` has to be in its content.
 
-        Raises: Garbled. What `pieces` raises passes through.
+        Raises: Garbled. An exception of `pieces` passes through.
         """
 
-    def fetch(self, request: bytes, wanted: bytes, start_s: float) -> Answer:
-        """Send a request made by `request`; `start_s` is when the caller began with it."""
-        connection = self._reusable()
+    def fetch(self, request: bytes, expected: bytes, start_s: float) -> Answer:
+        """Send a request made by `request`; the caller began with it at `start_s`."""
+        connection = self._take_idle()
         if connection is None:
             connect_deadline_s = start_s + self.connect_timeout_s
             try:
@@ -151,14 +152,14 @@ class ByteClient(Client):
             except TimeoutError:
                 return Answer("aborted_connection", 0, 0, connect_deadline_s)
             except OSError as error:
-                why = words(error) if isinstance(error, ssl.SSLError) else ""
-                return Answer("connection_error", 0, 0, self.clock(), why)
+                problem = handshake_problem(error) if isinstance(error, ssl.SSLError) else ""
+                return Answer("connection_error", 0, 0, self.clock(), problem)
         deadline_s = self.clock() + self.response_timeout_s
         reply, keep = Reply(), False
         try:
             connection.settimeout(self._remaining_s(deadline_s))
             connection.sendall(request)
-            self.read_reply(self._pieces(connection, deadline_s), wanted, reply)
+            self.read_reply(self._pieces(connection, deadline_s), expected, reply)
             outcome, done_s, keep = reply.outcome, self.clock(), reply.keep and self.keep_alive
         except TimeoutError:
             outcome, done_s = "time_out", deadline_s
@@ -174,12 +175,11 @@ class ByteClient(Client):
         return Answer(outcome, reply.status, reply.bytes, done_s, reason, reply.begin)
 
     def close(self) -> None:
-        """Close the idle connections."""
         while self._idle:
             self._idle.pop().connection.close()
 
     def _pieces(self, connection: socket.socket, deadline_s: float) -> Iterator[bytes]:
-        """Yield the received pieces, until the server's end of it (an empty piece, once)."""
+        """Yield the received pieces; an empty one, once, when the server has closed."""
         while True:
             connection.settimeout(self._remaining_s(deadline_s))
             data = connection.recv(_RECEIVE_BYTES)
@@ -187,7 +187,7 @@ class ByteClient(Client):
             if not data:
                 raise Cut
 
-    def _reusable(self) -> socket.socket | None:
+    def _take_idle(self) -> socket.socket | None:
         """Return the connection used last, if it is still good; older ones than IDLE_S are
         closed.
         """
@@ -224,14 +224,14 @@ class ByteClient(Client):
             connection.close()
 
     def _remaining_s(self, deadline_s: float) -> float:
-        left_s = deadline_s - self.clock()
-        if left_s <= 0:
+        remaining_s = deadline_s - self.clock()
+        if remaining_s <= 0:
             raise TimeoutError
-        return float(left_s)
+        return float(remaining_s)
 
 
 def _is_silent(connection: socket.socket) -> bool:
-    """An idle connection has nothing to read but its end."""
+    """Return true if the server has neither sent anything nor closed the idle connection."""
     if isinstance(connection, ssl.SSLSocket):
         return not select.select([connection], [], [], 0)[0]
     connection.settimeout(0.0)

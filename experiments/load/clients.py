@@ -24,22 +24,22 @@ def clients_of(plan: LoadPlan, clock: Callable[[], float]) -> dict[str, Client]:
 
 def _client(plan: LoadPlan, url: str, clock: Callable[[], float]) -> Client:
     parts = entry_url(url, plan.target)
-    kind = own_class(plan.client) if plan.client else client_class(protocol_of(url))
+    client_type = plan_client_class(plan.client) if plan.client else client_class(protocol_of(url))
     known = PROTOCOLS.get(parts.scheme)
     port = parts.port or (known.default_port if known else None)
     if port is None:
         raise InputError("load: entry", expected="a port", got=url, hint="Add it to the URL.")
-    named: dict[str, object] = {}
+    options: dict[str, object] = {}
     if plan.target and not plan.client:
-        named["authority"] = plan.target.authority
+        options["authority"] = plan.target.authority
     if parts.scheme == "https":
-        named["tls"] = plan.tls
-    client = kind(
+        options["tls"] = plan.tls
+    client = client_type(
         (str(parts.hostname), port),
         connect_timeout_s=plan.load.connect_timeout_s,
         response_timeout_s=plan.load.response_timeout_s,
         clock=clock,
-        **named,
+        **options,
     )
     client.keep_alive = plan.load.keep_alive
     return client
@@ -50,15 +50,15 @@ def host_header(plan: LoadPlan, client: Client) -> str:
     return plan.target.authority if plan.target else host_of(client.address)
 
 
-def own_class(client: ClientClass) -> type[Client]:
+def plan_client_class(client: ClientClass) -> type[Client]:
     """Return the class that a plan names. Raises: InputError if there is none."""
     path = ROOT / client.file
-    found = getattr(module_at(path), client.name, None) if path.name == MODULE else None
-    if not (isinstance(found, type) and issubclass(found, Client)):
+    candidate = getattr(module_at(path), client.name, None) if path.name == MODULE else None
+    if not (isinstance(candidate, type) and issubclass(candidate, Client)):
         raise InputError(
             str(path),
             expected=f"{client.name}, a subclass of experiments.load.client.Client, in {MODULE}",
-            got=repr(found),
+            got=repr(candidate),
             hint="Define or import it there.",
         )
-    return found
+    return candidate

@@ -18,11 +18,11 @@ from experiments.design.experiment import SentLoad
 from experiments.design.schedule import arrivals, operation_choices, stream, writes
 from experiments.design.workloads import Population
 
-ALONE = -1  # in place of a session, or of the step before
+ALONE = -1  # instead of a session's number, or of the step before
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnArrivals:
     """Arrivals in the order of their offsets; empty where no population has such a thing.
 
     session_of: the session that each is a step of, or ALONE; after: the place of the step before,
@@ -48,8 +48,10 @@ class Timing:
     trace: tuple[float, ...] | None = None
 
     def begins_s(self, per_arrival: float = 1.0) -> NDArray[np.float64]:
-        """Intended starts in the block, ascending; an arrival counts as `per_arrival` requests, of
-        a trace as one."""
+        """Return the intended starts in the block [s], ascending.
+
+        Parameters: per_arrival, the mean number of requests of an arrival; of no effect on a trace.
+        """
         kind, rate_per_s = self.load.arrivals, self.load.rate_per_s
         if self.trace is not None:
             times_s = at_rate(self.trace, rate_per_s)
@@ -61,73 +63,76 @@ class Timing:
         return times_s[times_s < self.length_s]
 
 
-def draw(population: Population, timing: Timing) -> Drawn:
-    """Return all of a block; what would leave later than it ends is left out."""
+def draw(population: Population, timing: Timing) -> DrawnArrivals:
+    """Return all arrivals of a block, without those that would begin after its end."""
     seed = timing.seed
     if population.weights:
-        return _weighted(population, timing)
+        return _draw_weighted(population, timing)
     offsets_s = timing.begins_s()
     count = len(population.operations)
-    chosen = operation_choices(count, len(offsets_s), seed, population.zipf)
+    choices = operation_choices(count, len(offsets_s), seed, population.zipf)
     if population.writes:
-        chosen = chosen + count * writes(population.write_share, len(offsets_s), seed)
-    return Drawn(tuple(offsets_s.tolist()), tuple(chosen.tolist()))
+        choices = choices + count * writes(population.write_share, len(offsets_s), seed)
+    return DrawnArrivals(tuple(offsets_s.tolist()), tuple(choices.tolist()))
 
 
 def requests_per_arrival(population: Population) -> float:
-    """Return the mean over arrivals: one for an operation by itself, the steps of a session for
-    that.
+    """Return the mean number of requests of an arrival: one for a single operation, the number of
+    steps for a session.
     """
-    weights = [*population.weights, *(one.weight for one in population.sessions)]
-    sizes = [*(1 for _ in population.weights), *(len(one.steps) for one in population.sessions)]
+    weights = [*population.weights, *(session.weight for session in population.sessions)]
+    steps = [len(session.steps) for session in population.sessions]
+    sizes = [*(1 for _ in population.weights), *steps]
     return float(np.dot(weights, sizes) / np.sum(weights))
 
 
-def _weighted(population: Population, timing: Timing) -> Drawn:
+def _draw_weighted(population: Population, timing: Timing) -> DrawnArrivals:
     seed = timing.seed
     begins_s = timing.begins_s(requests_per_arrival(population))
-    weights = [*population.weights, *(one.weight for one in population.sessions)]
-    chosen = _choices(np.asarray(weights), len(begins_s), seed)
+    weights = [*population.weights, *(session.weight for session in population.sessions)]
+    choices = _choices(np.asarray(weights), len(begins_s), seed)
     if not population.sessions:
         rows = _rows(population, len(begins_s), seed)
-        return Drawn(tuple(begins_s.tolist()), tuple(chosen.tolist()), row_of=tuple(rows.tolist()))
-    return _expanded(population, begins_s, chosen, timing.length_s, seed)
+        return DrawnArrivals(
+            tuple(begins_s.tolist()), tuple(choices.tolist()), row_of=tuple(rows.tolist())
+        )
+    return _expand_sessions(population, begins_s, choices, timing.length_s, seed)
 
 
-def _expanded(
+def _expand_sessions(
     population: Population,
     begins_s: NDArray[np.float64],
-    chosen: NDArray[np.int64],
+    choices: NDArray[np.int64],
     length_s: float,
     seed: int,
-) -> Drawn:
-    """Return each session as its steps, all in the order of their offsets."""
+) -> DrawnArrivals:
+    """Return the arrivals with each session as its steps, in the order of their offsets."""
     rows = _rows(population, len(begins_s), seed)
     waits = stream(seed, "think")
     count = len(population.operations)
-    found: list[tuple[float, int, int, int, float, int]] = []
+    arrival_rows: list[tuple[float, int, int, int, float, int]] = []
     for number, (begin_s, choice) in enumerate(
-        zip(begins_s.tolist(), chosen.tolist(), strict=True)
+        zip(begins_s.tolist(), choices.tolist(), strict=True)
     ):
         row = int(rows[number]) if rows.size else ALONE
         if choice < count:
-            found.append((begin_s, choice, ALONE, ALONE, 0.0, row))
+            arrival_rows.append((begin_s, choice, ALONE, ALONE, 0.0, row))
             continue
         before, at_s = ALONE, begin_s
         for step in population.sessions[choice - count].steps:
             think_s = float(waits.uniform(step.think_s_min, step.think_s_max))
             at_s += think_s
             if at_s < length_s:
-                found.append((at_s, step.operation, choice - count, before, think_s, row))
-                before = len(found) - 1
-    order = sorted(range(len(found)), key=lambda index: (found[index][0], index))
-    new = {old: index for index, old in enumerate(order)}
-    columns = list(zip(*(found[old] for old in order), strict=True)) or [()] * 6
-    return Drawn(
+                arrival_rows.append((at_s, step.operation, choice - count, before, think_s, row))
+                before = len(arrival_rows) - 1
+    order = sorted(range(len(arrival_rows)), key=lambda index: (arrival_rows[index][0], index))
+    new_index = {old_index: index for index, old_index in enumerate(order)}
+    columns = list(zip(*(arrival_rows[old_index] for old_index in order), strict=True)) or [()] * 6
+    return DrawnArrivals(
         columns[0],
         columns[1],
         columns[2],
-        tuple(ALONE if before == ALONE else new[before] for before in columns[3]),
+        tuple(ALONE if before == ALONE else new_index[before] for before in columns[3]),
         columns[4],
         columns[5] if rows.size else (),
     )
@@ -135,8 +140,8 @@ def _expanded(
 
 def _choices(weights: NDArray[np.float64], count: int, seed: int) -> NDArray[np.int64]:
     edges = np.cumsum(weights / weights.sum())
-    drawn = stream(seed, "pages").random(count)
-    return np.searchsorted(edges, drawn, side="right").clip(max=len(weights) - 1)
+    points = stream(seed, "pages").random(count)
+    return np.searchsorted(edges, points, side="right").clip(max=len(weights) - 1)
 
 
 def _rows(population: Population, count: int, seed: int) -> NDArray[np.int64]:

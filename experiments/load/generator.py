@@ -34,7 +34,7 @@ from experiments.record.records import REQUESTS, RequestRecord
 READY_TIMEOUT_S = 180.0  # more than a worker allows its own parts, on a busy machine
 REMOTE_CONNECT_S = 60.0  # a worker's service starts it anew after each block
 LOG_BYTES_MAX = 16 * 1024 * 1024
-HEARD_BYTES_MAX = 1024 * 1024
+BUFFER_BYTES_MAX = 1024 * 1024
 _LOOK_EVERY_S = 0.25
 _TAIL_BYTES = 2000
 
@@ -43,8 +43,7 @@ State = Literal["starting", "ready", "running", "done", "stopped", "failed"]
 
 @dataclass(frozen=True)
 class LoadStatus:
-    """The findings of `poll`; `records` are those that came since the last poll, `problem` says why
-    it failed."""
+    """The result of `poll`: `records` came since the last poll, `problem` says why it failed."""
 
     state: State
     records: tuple[RequestRecord, ...]
@@ -54,19 +53,20 @@ class LoadStatus:
     problem: str = ""
 
 
-def remote_workers(asked: int, waiting: int) -> RemoteWorkers | None:
-    """Return the place of `asked` workers: None, on this machine, which alone makes one worker's
-    load, and all of it where no worker is `waiting` elsewhere. Raises: InputError where too few
-    are.
+def remote_workers(count: int, waiting: int) -> RemoteWorkers | None:
+    """Return where `count` workers connect; None if all load comes from this machine.
+
+    It does if one worker is enough, or if no worker is `waiting` on another machine. Raises:
+    InputError if some are waiting, but too few.
     """
-    if asked == 1 or waiting == 0:
+    if count == 1 or waiting == 0:
         return None
-    if asked > waiting:
+    if count > waiting:
         raise InputError(
             "load.workers",
             expected=f"at most {waiting}: a worker waits on each load machine but the first",
-            got=str(asked),
-            hint=f"Ask for fewer, or make the fleet with load_machines = {asked + 1}.",
+            got=str(count),
+            hint=f"Ask for fewer, or make the fleet with load_machines = {count + 1}.",
         )
     return RemoteWorkers("*", MASTER_PORT, REMOTE_CONNECT_S)
 
@@ -91,7 +91,7 @@ class LoadGenerator:
         plan = replace(plan, remote=self.remote)
         write_plan(stem.with_suffix(".plan.json"), plan)
         needs = (plan.client, plan.locustfile, plan.remote)
-        in_python = any(one is not None for one in needs)
+        in_python = any(need is not None for need in needs)
         command = worker_command(self.worker, self.design, in_python=in_python)
         return LoadHandle(plan, command, stem, self.t0_monotonic_s)
 
@@ -108,11 +108,11 @@ def with_sessions(records: pl.DataFrame, plan: LoadPlan) -> pl.DataFrame:
         for position, session in enumerate(plan.session_of)
         if session >= 0
     }
-    found = [steps.get(index) for index in records["index"].to_list()]
+    record_steps = [steps.get(index) for index in records["index"].to_list()]
     return records.with_columns(
-        session=pl.Series([one and one[0].name for one in found], dtype=pl.String),
-        session_number=pl.Series([one and one[1] for one in found], dtype=pl.Int64),
-        session_steps=pl.Series([one and one[0].steps for one in found], dtype=pl.Int32),
+        session=pl.Series([step and step[0].name for step in record_steps], dtype=pl.String),
+        session_number=pl.Series([step and step[1] for step in record_steps], dtype=pl.Int64),
+        session_steps=pl.Series([step and step[0].steps for step in record_steps], dtype=pl.Int32),
     )
 
 
@@ -129,24 +129,24 @@ class LoadHandle:
         self._state: State = "starting"
         self._problem = ""
         self._done: Done | None = None
-        self._heard = b""
+        self._buffer = b""
         self.records_path.unlink(missing_ok=True)
         self._reader = RecordReader(self.records_path, plan)
-        self._control, theirs = socket.socketpair()
+        self._control, worker_end = socket.socketpair()
         self._control.setblocking(False)
-        with ExitStack() as unless_started, theirs, self.log_path.open("wb") as log:
+        with ExitStack() as unless_started, worker_end, self.log_path.open("wb") as log:
             unless_started.callback(self._control.close)
-            self._process = _started(
+            self._process = _start_process(
                 [
                     *command,
                     *("--plan", str(stem.with_suffix(".plan.json"))),
                     *("--records", str(self.records_path)),
-                    *("--control-fd", str(theirs.fileno())),
+                    *("--control-fd", str(worker_end.fileno())),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(worker_end.fileno(),),
                 start_new_session=True,
             )
             unless_started.pop_all()
@@ -159,12 +159,12 @@ class LoadHandle:
 
     @property
     def start_s(self) -> float | None:
-        """The block's start, since the run's t0; None before the word to go [s]."""
+        """The block's start since the run's t0 [s]; None before `go`."""
         return self._reader.start_s
 
     @property
     def workers(self) -> list[JsonObject]:
-        """The orders, deeds and CPU use of each process of the load, once the block is over."""
+        """Plan, records and CPU use of each process of the load, once the block is over."""
         return [use.model_dump() for use in self._done.workers] if self._done else []
 
     def wait_ready(self) -> None:
@@ -184,11 +184,11 @@ class LoadHandle:
             raise self.failure(self._problem or f"state {self._state}")
 
     def go(self, start_s: float) -> None:
-        """Let the block begin `start_s` seconds after the run's t0; choose a time to come."""
+        """Let the block begin `start_s` seconds after the run's t0, which must be in the future."""
         message = {"t0_s": self._t0_monotonic_s, "start_s": start_s}
         self._reader.start_s = start_s
         self._state = "running"
-        with suppress(OSError):  # that it is gone is heard
+        with suppress(OSError):  # `_hear` notices that the worker is gone
             self._control.sendall(json.dumps(message).encode() + b"\n")
 
     def poll(self) -> LoadStatus:
@@ -199,9 +199,9 @@ class LoadHandle:
             self._fail(self._reader.problem)
         done = self._done
         if done and self._state in ("done", "stopped"):
-            written = done.recorded - done.unwritten
-            if self._reader.count != written:
-                self._fail(f"{self._reader.count} records, where it told of {written}")
+            expected_count = done.recorded - done.unwritten
+            if self._reader.count != expected_count:
+                self._fail(f"{self._reader.count:,} records, where it told of {expected_count:,}")
         return LoadStatus(
             self._state,
             records,
@@ -217,7 +217,7 @@ class LoadHandle:
             if self._state not in ("done", "stopped"):
                 os.kill(self.pid, signal.SIGTERM)
             select.select([self._end], [], [], timeout_s)
-            # It is waited for last: until then its number is nobody else's.
+            # The wait comes last: until then no other process can have its number.
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             select.select([self._end], [], [])
@@ -239,20 +239,20 @@ class LoadHandle:
             raise DiskFull(
                 str(self.records_path),
                 expected="room for the records",
-                got=f"{done.error}, {done.unwritten} records not written",
-                hint=f"Make room and run again; {len(rows)} records are kept there.",
+                got=f"{done.error}, {done.unwritten:,} records not written",
+                hint=f"Make room and run again; {len(rows):,} records are kept there.",
             )
-        same = {
+        block_columns = {
             "arm": self.plan.arm,
             "repeat": self.plan.repeat,
             "pair": self.plan.pair,
             "user": self.plan.load.user,
         }
-        frame = pl.DataFrame([{**same, **row} for row in rows], schema=REQUESTS)
+        frame = pl.DataFrame([{**block_columns, **row} for row in rows], schema=REQUESTS)
         return with_sessions(frame, self.plan).sort("index")
 
     def failure(self, got: str) -> MeasurementFailed:
-        """Why the block cannot be counted on, with what the worker said last."""
+        """Return the reason why the block cannot count, with the last lines of the worker's log."""
         return MeasurementFailed(
             f"load worker, block {self.plan.repeat}",
             expected="it to be ready, to send its plan and to record each request",
@@ -261,16 +261,16 @@ class LoadHandle:
         )
 
     def _hear(self) -> None:
-        """Take in what the worker said, and notice its end."""
+        """Read the worker's messages, and notice its end."""
         if self._control.fileno() < 0:
             return
         has_ended = bool(select.select([self._end], [], [], 0)[0])  # before the last is heard
         closed = self._receive()
-        *lines, self._heard = self._heard.split(b"\n")
+        *lines, self._buffer = self._buffer.split(b"\n")
         try:
             for line in lines:
                 self._take(line)
-            if len(self._heard) > HEARD_BYTES_MAX:
+            if len(self._buffer) > BUFFER_BYTES_MAX:
                 raise ContractViolation("a line without end on its control socket")
         except ContractViolation as error:
             self._fail(str(error))
@@ -278,11 +278,11 @@ class LoadHandle:
             self._fail(f"a log of more than {LOG_BYTES_MAX} bytes")
         if self._done is None and (closed or has_ended):
             has_ended = has_ended or bool(select.select([self._end], [], [], _LOOK_EVERY_S)[0])
-            self._fail(self._ended() if has_ended else "the end of its control socket")
+            self._fail(self._end_text() if has_ended else "the end of its control socket")
 
     def _receive(self) -> bool:
-        """Read what there is, up to a bound; whether the other end is closed."""
-        while len(self._heard) <= HEARD_BYTES_MAX:
+        """Read what has come, up to a bound. Returns true if the other end is closed."""
+        while len(self._buffer) <= BUFFER_BYTES_MAX:
             try:
                 data = self._control.recv(65536)
             except BlockingIOError:
@@ -291,7 +291,7 @@ class LoadHandle:
                 return True
             if not data:
                 return True
-            self._heard += data
+            self._buffer += data
         return False
 
     def _take(self, line: bytes) -> None:
@@ -311,20 +311,20 @@ class LoadHandle:
             self._state = "stopped"
         else:
             self._fail(
-                f"{message.launched} requests launched, {message.arrivals_ended} recorded and "
+                f"{message.launched:,} requests launched, {message.arrivals_ended:,} recorded and "
                 f"{message.unfinished} in flight"
             )
 
-    def _ended(self) -> str:
-        found = os.waitid(os.P_PIDFD, self._end, os.WEXITED | os.WNOWAIT)
-        return f"its end, code or signal {found.si_status if found else 'unknown'}"
+    def _end_text(self) -> str:
+        exit_info = os.waitid(os.P_PIDFD, self._end, os.WEXITED | os.WNOWAIT)
+        return f"its end, code or signal {exit_info.si_status if exit_info else 'unknown'}"
 
     def _fail(self, problem: str) -> None:
         self._state = "failed"
         self._problem = self._problem or problem
 
 
-def _started(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+def _start_process(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(command, **options)
     except OSError as error:
@@ -337,7 +337,6 @@ def _started(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
 
 
 def _tail(log: Path) -> str:
-    """Return the last lines of a log."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
         text = file.read().decode(errors="replace")

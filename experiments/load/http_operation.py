@@ -47,28 +47,28 @@ class Expected:
 
     @property
     def method(self) -> str:
-        """The request's, by which an answer has a body or none."""
+        """The method of the request; an answer to HEAD has no body."""
         return self.request.method
 
     def judge(
         self, status: int, headers: Iterable[tuple[str, str]], body: bytes
     ) -> tuple[str, str]:
-        """Return the outcome, and what the answer lacks; the user has its cookies and
-        values then.
+        """Return the outcome and the reason why an answer is not good; give the user the answer's
+        cookies and values.
         """
-        found = list(headers)
-        _keep_cookies(self.user.cookies, found)
+        header_pairs = list(headers)
+        _keep_cookies(self.user.cookies, header_pairs)
         if not any(low <= status <= high for low, high in self.request.status):
             return "bad_status", f"status {status}"
-        answer = _Answer(found, body)
+        answer = _Answer(header_pairs, body)
         for number, check in enumerate(self.request.checks, start=1):
             if not answer.passes(check):
                 return "bad_content", f"check {number}"
-        for taken in self.request.take:
-            value = _as_text(answer.at(taken.json_path, taken.header))
+        for capture in self.request.take:
+            value = _as_text(answer.at(capture.json_path, capture.header))
             if value is None:
-                return "bad_content", f"no {taken.name}"
-            self.user.values[taken.name] = value
+                return "bad_content", f"no {capture.name}"
+            self.user.values[capture.name] = value
         return "ok", ""
 
 
@@ -80,18 +80,16 @@ def host_of(address: tuple[str, int]) -> str:
 
 def bytes_of(request: HttpRequest, host: str, user: VirtualUser) -> bytes:
     """Return the whole request, as it is sent."""
-    body = None if request.body is None else _joined(request.body, user.values)
-    given = {name.lower() for name, _ in request.headers}
-    lines = [request.method.encode() + b" " + _joined(request.path, user.values) + b" HTTP/1.1"]
+    body = None if request.body is None else _join(request.body, user.values)
+    header_names = {name.lower() for name, _ in request.headers}
+    lines = [request.method.encode() + b" " + _join(request.path, user.values) + b" HTTP/1.1"]
     lines += [
         f"{name}: {value}".encode()
         for name, value in (("Host", host), ("User-Agent", "sparecraft"), ("Accept", "*/*"))
-        if name.lower() not in given
+        if name.lower() not in header_names
     ]
-    lines += [
-        name.encode() + b": " + _joined(value, user.values) for name, value in request.headers
-    ]
-    if user.cookies and "cookie" not in given:
+    lines += [name.encode() + b": " + _join(value, user.values) for name, value in request.headers]
+    if user.cookies and "cookie" not in header_names:
         cookies = "; ".join(f"{name}={value}" for name, value in user.cookies.items())
         lines.append(f"Cookie: {cookies}".encode("latin-1"))
     if body is not None or request.method in _BODY_METHODS:
@@ -99,7 +97,7 @@ def bytes_of(request: HttpRequest, host: str, user: VirtualUser) -> bytes:
     return b"\r\n".join([*lines, b"", body or b""])
 
 
-def _joined(parts: Sequence[Part], values: Mapping[str, str]) -> bytes:
+def _join(parts: Sequence[Part], values: Mapping[str, str]) -> bytes:
     return b"".join(
         _ENCODED[part.encoding](values[part.value]) if part.value else part.text.encode("latin-1")
         for part in parts
@@ -118,51 +116,53 @@ class _Answer:
         if check.bytes_min is not None or check.bytes_max is not None:
             most = len(self.body) if check.bytes_max is None else check.bytes_max
             return (check.bytes_min or 0) <= len(self.body) <= most
-        found = self.at(check.json_path, check.header)
+        value = self.at(check.json_path, check.header)
         if check.contains is not None:
-            return isinstance(found, str) and check.contains in found
+            return isinstance(value, str) and check.contains in value
         if check.equals is not None:
-            return _equal(found, check.equals)
-        return found is not _MISSING
+            return _equal(value, check.equals)
+        return value is not _MISSING
 
     def at(self, path: JsonPath | None, header: str | None) -> Any:
         """Return the value there, or _MISSING."""
         if header is not None:
             name = header.lower()
-            return next((value for key, value in self.headers if key.lower() == name), _MISSING)
+            return next((text for key, text in self.headers if key.lower() == name), _MISSING)
         if self._document is _MISSING:
             try:
                 self._document = json.loads(self.body)
             except (ValueError, RecursionError):
                 return _MISSING
-        found = self._document
+        value = self._document
         for step in path or ():
-            by_key = isinstance(found, dict) and isinstance(step, str)
-            by_place = isinstance(found, list) and isinstance(step, int)
+            by_key = isinstance(value, dict) and isinstance(step, str)
+            by_index = isinstance(value, list) and isinstance(step, int)
             try:
-                found = found[step] if by_key or by_place else _MISSING
+                value = value[step] if by_key or by_index else _MISSING
             except LookupError:
-                found = _MISSING
-        return found
+                value = _MISSING
+        return value
 
 
-def _equal(found: Any, wanted: Any) -> bool:
+def _equal(value: Any, expected: Any) -> bool:
     """Equal in JSON: 7 is 7.0, and true is not 1."""
-    if isinstance(found, bool) or isinstance(wanted, bool):
-        return found is wanted
-    return bool(found == wanted)
+    if isinstance(value, bool) or isinstance(expected, bool):
+        return value is expected
+    return bool(value == expected)
 
 
-def _as_text(found: Any) -> str | None:
-    """Return a value that a later request can hold, as text; None of what is none."""
-    if isinstance(found, bool):
-        return "true" if found else "false"
-    if isinstance(found, int | float):
-        return json.dumps(found)
-    if not isinstance(found, str) or len(found) > VALUE_MAX:
+def _as_text(value: Any) -> str | None:
+    """Return a value as text for a later request; None if it cannot be sent."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return json.dumps(value)
+    if not isinstance(value, str) or len(value) > VALUE_MAX:
         return None
-    unsendable = any(one in "\r\n\0" or "\ud800" <= one <= "\udfff" for one in found)
-    return None if unsendable else found
+    unsendable = any(
+        character in "\r\n\0" or "\ud800" <= character <= "\udfff" for character in value
+    )
+    return None if unsendable else value
 
 
 def _keep_cookies(cookies: dict[str, str], headers: Iterable[tuple[str, str]]) -> None:
@@ -180,14 +180,14 @@ def _keep_cookies(cookies: dict[str, str], headers: Iterable[tuple[str, str]]) -
 
 
 def _is_deleted(attributes: Iterable[str]) -> bool:
-    stated = {
+    settings = {
         name.strip().lower(): value.strip()
-        for name, _, value in (one.partition("=") for one in attributes)
+        for name, _, value in (attribute.partition("=") for attribute in attributes)
     }
-    if "max-age" in stated:
-        return stated["max-age"].lstrip().startswith(("-", "0"))
+    if "max-age" in settings:
+        return settings["max-age"].lstrip().startswith(("-", "0"))
     try:
-        ends = parsedate_to_datetime(stated["expires"])
+        expires = parsedate_to_datetime(settings["expires"])
     except (KeyError, ValueError, TypeError):
         return False
-    return (ends if ends.tzinfo else ends.replace(tzinfo=UTC)) <= datetime.now(UTC)
+    return (expires if expires.tzinfo else expires.replace(tzinfo=UTC)) <= datetime.now(UTC)

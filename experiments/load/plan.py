@@ -36,8 +36,8 @@ from experiments.load.protocols import check_protocol
 from experiments.load.tls import PlanTls
 from experiments.paths import ROOT
 
-# Load goes to this machine's own fleet and nowhere else: loopback and the benchmarking range, and
-# on a load machine of a fleet on EC2, which this file says, the range of its own network.
+# Load goes to this machine's own fleet and nowhere else: to loopback and the benchmarking range,
+# and on a load machine of a fleet on EC2, which `ROLE_FILE` shows, to the range of its network.
 ALLOWED_NETWORKS = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("198.18.0.0/15"))
 EC2_NETWORK = ipaddress.ip_network("10.0.0.0/8")
 ROLE_FILE = Path("/etc/sparecraft/role.env")
@@ -141,16 +141,16 @@ class LoadPlan:
 
         Each step of a session, and each task of a Locust file, may take as long as its limit.
         """
-        steps = max((one.steps for one in self.sessions), default=1)
+        steps = max((session.steps for session in self.sessions), default=1)
         task_s = self.locustfile.task_timeout_s if self.locustfile else 0.0
         return task_s + steps * (self.load.connect_timeout_s + self.load.response_timeout_s)
 
     def index_of(self, position: int) -> int:
-        """Return the number in the block of this plan's arrival `place`."""
+        """Return the number in the block of this plan's arrival at `position`."""
         return self.first + self.step * position
 
     def url_of(self, position: int) -> str:
-        """Return the entry that this plan's arrival `place` asks."""
+        """Return the URL of the entry that this plan's arrival at `position` asks."""
         urls = self.entries[self.operations[self.operation_of[position]].entry]
         return urls[self.index_of(position) % len(urls)]
 
@@ -162,8 +162,8 @@ class LoadPlan:
         return self.windows[-1].phase
 
     def only_used(self) -> LoadPlan:
-        """Return the same with no operation that no arrival asks: a store has more records than
-        that.
+        """Return the plan with only the operations that an arrival asks: a store has many more
+        records.
         """
         used = sorted(set(self.operation_of))
         number_of = {operation: number for number, operation in enumerate(used)}
@@ -178,8 +178,8 @@ PLAN: TypeAdapter[LoadPlan] = TypeAdapter(LoadPlan)
 
 
 def entry_url(url: str, target: PlanTarget | None = None) -> SplitResult:
-    """Return an entry's URL in its parts. Refuses anything but this machine's own fleet, or, where
-    a plan has a `target`, anything but that.
+    """Return an entry's URL in its parts. Raises InputError for a host that is not of this
+    machine's own fleet or, if the plan has a `target`, not the target.
     """
     parts = urlsplit(url)
     try:
@@ -202,7 +202,7 @@ def entry_url(url: str, target: PlanTarget | None = None) -> SplitResult:
 
 
 def protocol_of(url: str) -> str:
-    """Return the protocol that an entry speaks, by TLS or not."""
+    """Return the protocol that an entry speaks, with or without TLS."""
     scheme = urlsplit(url).scheme
     return "http" if scheme == "https" else scheme
 
@@ -218,20 +218,19 @@ def plan_block(
     workload: Workload,
     target: Target | None = None,
 ) -> LoadPlan:
-    """Return the plan of one block: equal seeds give equal arrivals and operations, whatever the
-    arm.
+    """Return the plan of one block. Equal seeds give equal arrivals and operations in every arm.
 
-    Parameters: entries, URLs by entry tier; an operation that names no tier goes to the first;
-    target, the service that all of them are, where it is no fleet.
+    Parameters: entries, URLs by entry tier (an operation that names no tier goes to the first);
+    target, the service behind all URLs if there is no fleet.
     """
     load = experiment.load.sent
     population = population_of(workload)
     stages, length_s = experiment.load.stages, block_length_s(experiment)
     warm_up_s = experiment.phases.warm_up
     parts = pieces(warm_up_s, load.rate_per_s, stages) if stages else ()
-    drawn = draw(population, Timing(load, length_s, block.seed, parts, workload.trace))
+    draws = draw(population, Timing(load, length_s, block.seed, parts, workload.trace))
     operations = (*population.operations, *population.writes)
-    rows, row_of = _used_rows(population, drawn.row_of)
+    rows, row_of = _used_rows(population, draws.row_of)
     plan = LoadPlan(
         entries={tier: tuple(urls) for tier, urls in entries.items()},
         load=load,
@@ -240,36 +239,42 @@ def plan_block(
         pair=block.pair,
         windows=phase_windows(experiment),
         operations=operations,
-        offsets_s=drawn.offsets_s,
-        operation_of=drawn.operation_of,
+        offsets_s=draws.offsets_s,
+        operation_of=draws.operation_of,
         client=client_class_of(workload),
         locustfile=locustfile_in(workload, population, experiment.load),
         target=None if target is None else PlanTarget(target.address, target.authority),
-        sessions=tuple(SessionSize(one.name, len(one.steps)) for one in population.sessions),
-        session_of=drawn.session_of,
-        after=drawn.after,
-        think_s=drawn.think_s,
+        sessions=tuple(
+            SessionSize(session.name, len(session.steps)) for session in population.sessions
+        ),
+        session_of=draws.session_of,
+        after=draws.after,
+        think_s=draws.think_s,
         columns=population.table.columns if rows and population.table else (),
         rows=rows,
         row_of=row_of,
-        schema=2 if any(one.http for one in operations) else 1,
+        schema=2 if any(operation.http for operation in operations) else 1,
     ).only_used()
     first = next(iter(entries))
-    operations = tuple(addressed(one, first, entries) for one in plan.operations)
-    asked = {tier: plan.entries[tier] for tier in entries if tier in {o.entry for o in operations}}
+    operations = tuple(addressed(operation, first, entries) for operation in plan.operations)
+    used_tiers = {operation.entry for operation in operations}
+    used_entries = {tier: plan.entries[tier] for tier in entries if tier in used_tiers}
     if workload.client is None and workload.locustfile is None:
-        for url in (url for urls in asked.values() for url in urls):
+        for url in (url for urls in used_entries.values() for url in urls):
             check_protocol(protocol_of(url))
     if not load.keep_alive:
         operations = tuple(
-            one if one.http is None else replace(one, http=one.http.closing()) for one in operations
+            operation
+            if operation.http is None
+            else replace(operation, http=operation.http.closing())
+            for operation in operations
         )
-    return replace(plan, operations=operations, entries=asked)
+    return replace(plan, operations=operations, entries=used_entries)
 
 
 def addressed(operation: Operation, first: str, entries: Mapping[str, Sequence[str]]) -> Operation:
-    """Return the operation with its entry tier: its own, else the `first`. Raises: InputError for
-    one that is no entry.
+    """Return the operation with its entry tier: the one that it names, else `first`. Raises:
+    InputError for a tier that is no entry.
     """
     tier = operation.entry or first
     if tier not in entries:
@@ -285,8 +290,8 @@ def addressed(operation: Operation, first: str, entries: Mapping[str, Sequence[s
 def _used_rows(
     population: Population, row_of: tuple[int, ...]
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[int, ...]]:
-    """Return the rows of the table that arrivals have, and the place of each arrival's
-    among them.
+    """Return the rows of the table that arrivals use, and the position of each arrival's row among
+    them.
     """
     if population.table is None:
         return (), ()
@@ -297,14 +302,14 @@ def _used_rows(
 
 
 def client_class_of(workload: Workload) -> ClientClass | None:
-    """Return the client of a workload's own, if it has one."""
+    """Return the client class that a workload defines, or None."""
     if workload.client is None:
         return None
     return ClientClass(_from_root(file_of(workload)), workload.client.__name__)
 
 
 def locustfile_in(workload: Workload, population: Population, load: Load) -> LocustFile | None:
-    """Return the Locust file of a workload, if it is one's."""
+    """Return the Locust file of a workload, or None."""
     if workload.locustfile is None:
         return None
     names = [operation.name for operation in population.operations]

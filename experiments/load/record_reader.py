@@ -108,36 +108,37 @@ def message_of(line: bytes) -> Message:
     try:
         return MESSAGE.validate_json(line)
     except ValidationError as error:
-        raise ContractViolation(f"on its control socket {_first(error)}: {_shown(line)}") from error
+        problem = f"on its control socket {_first_error(error)}: {_quote(line)}"
+        raise ContractViolation(problem) from error
 
 
 class RecordReader:
-    """Takes records out of a growing file."""
+    """Reads records from a growing file."""
 
     def __init__(self, path: Path, plan: LoadPlan) -> None:
         self._path = path
         self._plan = plan
         self._read_to = 0
         self._rest = b""
-        self._seen = bytearray(len(plan.offsets_s))
+        self._recorded = bytearray(len(plan.offsets_s))
         self.count = 0
-        self.problem = ""  # why no more is taken
+        self.problem = ""  # the reason why it reads no further
         self.start_s: float | None = None  # the block's, once it is known
 
     def take(self) -> tuple[RequestRecord, ...]:
         """Return the valid records since the last call."""
-        found: list[RequestRecord] = []
+        records: list[RequestRecord] = []
         try:
-            self._take_into(found)
+            self._take_into(records)
         except ContractViolation as error:
             self.problem = str(error)
-        return tuple(found)
+        return tuple(records)
 
-    def _take_into(self, found: list[RequestRecord]) -> None:
+    def _take_into(self, records: list[RequestRecord]) -> None:
         while not self.problem and (data := self._read()):
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
-                found.append(self._checked(line))
+                records.append(self._parse(line))
                 self.count += 1
             if len(self._rest) > LINE_BYTES_MAX:
                 raise ContractViolation(f"a record longer than {LINE_BYTES_MAX} bytes")
@@ -151,29 +152,29 @@ class RecordReader:
         self._read_to += len(data)
         return data
 
-    def _checked(self, line: bytes) -> RequestRecord:
+    def _parse(self, line: bytes) -> RequestRecord:
         try:
             record = RECORD.validate_json(line)
         except ValidationError as error:
             raise ContractViolation(
-                f"record {self.count + 1} {_first(error)}: {_shown(line)}"
+                f"record {self.count + 1} {_first_error(error)}: {_quote(line)}"
             ) from error
-        wrong = self._wrong(record)
-        if wrong:
-            raise ContractViolation(f"record {self.count + 1}: {wrong}")
-        self._seen[record["index"]] = 1
+        deviation = self._deviation(record)
+        if deviation:
+            raise ContractViolation(f"record {self.count + 1}: {deviation}")
+        self._recorded[record["index"]] = 1
         return record
 
-    def _wrong(self, record: RequestRecord) -> str:
-        """Deviations from the plan; empty if there are none."""
+    def _deviation(self, record: RequestRecord) -> str:
+        """Return the first deviation from the plan; empty if there is none."""
         index, plan = record["index"], self._plan
-        if not 0 <= index < len(self._seen):
-            return f"index {index} of {len(self._seen)} arrivals"
+        if not 0 <= index < len(self._recorded):
+            return f"index {index} of {len(self._recorded)} arrivals"
         offset_s = plan.offsets_s[index]
         expected = {"phase": plan.phase_at(offset_s)}
         if plan.locustfile is None:
             expected["name"] = plan.operations[plan.operation_of[index]].name
-            if self._seen[index]:
+            if self._recorded[index]:
                 return f"index {index} a second time"
         for key, value in expected.items():
             if record[key] != value:  # type: ignore[literal-required]
@@ -183,14 +184,14 @@ class RecordReader:
         if self.start_s is not None:
             planned_s = self.start_s + offset_s
             apart_s = record["intended_s"] - planned_s
-            # for the answer before, or for what its task does first
+            # for the previous answer, or for the task's work before its request
             waits = plan.locustfile is not None or (bool(plan.after) and plan.after[index] >= 0)
             if apart_s < -_APART_S or (apart_s > _APART_S and not waits):
                 return f"intended_s {record['intended_s']}, where the plan has {planned_s:.6f}"
-        return _times_wrong(record)
+        return _time_deviation(record)
 
 
-def _times_wrong(record: RequestRecord) -> str:
+def _time_deviation(record: RequestRecord) -> str:
     if record["outcome"] in _UNSENT:
         return ""
     sent_s, done_s = record["sent_s"], record["done_s"]
@@ -203,11 +204,11 @@ def _times_wrong(record: RequestRecord) -> str:
     return ""
 
 
-def _first(error: ValidationError) -> str:
+def _first_error(error: ValidationError) -> str:
     detail = error.errors()[0]
     where = ".".join(map(str, detail["loc"]))
     return f"{where}: {detail['msg']}" if where else str(detail["msg"])
 
 
-def _shown(line: bytes) -> str:
+def _quote(line: bytes) -> str:
     return json.dumps(line[:200].decode(errors="replace"))

@@ -24,13 +24,13 @@ class SessionClient(Client):
 
     refusals: ClassVar[tuple[type[Exception], ...]] = ()  # of the library: the server says no
     losses: ClassVar[tuple[type[Exception], ...]] = ()  # of the library: the connection failed
-    idle_s: ClassVar[float] = IDLE_S  # how long one is kept; 0: for one request
+    idle_s: ClassVar[float] = IDLE_S  # an idle session is kept so long; 0: for one request
 
     def __init__(self, address: tuple[str, int], **limits: Any) -> None:
         super().__init__(address, **limits)
         self._idle: deque[tuple[float, Any]] = deque()
-        self._lost: tuple[type[Exception], ...] = (OSError, *self.losses)
-        self._gone: tuple[type[Exception], ...] = (*self._lost, *self.refusals)
+        self._loss_types: tuple[type[Exception], ...] = (OSError, *self.losses)
+        self._end_types: tuple[type[Exception], ...] = (*self._loss_types, *self.refusals)
 
     @abstractmethod
     def open(self) -> Any:
@@ -47,9 +47,9 @@ class SessionClient(Client):
     def shut(self, session: Any) -> None:
         """End a session."""
 
-    def fetch(self, request: Any, wanted: bytes, start_s: float) -> Answer:
-        """See `Client`; what the server refuses is `bad_status`."""
-        session = self._reusable()
+    def fetch(self, request: Any, expected: bytes, start_s: float) -> Answer:
+        """Send one request, as in `Client`; a refusal of the server is `bad_status`."""
+        session = self._take_idle()
         if session is None:
             deadline_s = start_s + self.connect_timeout_s
             try:
@@ -59,7 +59,7 @@ class SessionClient(Client):
                 return Answer("aborted_connection", 0, 0, deadline_s)
             except self.refusals:
                 return Answer("bad_status", 0, 0, self.clock())
-            except self._lost:
+            except self._loss_types:
                 return Answer("connection_error", 0, 0, self.clock())
         deadline_s = self.clock() + self.response_timeout_s
         outcome, size = "ok", 0
@@ -67,7 +67,7 @@ class SessionClient(Client):
             with self._until(deadline_s):
                 content = self.ask(session, request)
             size = len(content)
-            outcome = "ok" if wanted in content else "bad_content"
+            outcome = "ok" if expected in content else "bad_content"
             if self.idle_s > 0 and self.keep_alive:
                 self._idle.append((self.clock(), session))
                 session = None
@@ -77,7 +77,7 @@ class SessionClient(Client):
             outcome = "bad_content"
         except self.refusals:
             outcome = "bad_status"
-        except self._lost:
+        except self._loss_types:
             outcome = "aborted_connection"
         finally:
             if session is not None:
@@ -88,11 +88,10 @@ class SessionClient(Client):
         return Answer(outcome, 0, size, done_s)
 
     def close(self) -> None:
-        """End the idle sessions."""
         while self._idle:
             gevent.spawn(self._end, self._idle.pop()[1])
 
-    def _reusable(self) -> Any:
+    def _take_idle(self) -> Any:
         """Return the session used last; older ones than `idle_s` are ended."""
         now_s = self.clock()
         while self._idle and now_s - self._idle[0][0] > self.idle_s:
@@ -103,16 +102,16 @@ class SessionClient(Client):
         with gevent.Timeout(_CLOSE_S, False):
             try:
                 self.shut(session)
-            except self._gone:
+            except self._end_types:
                 return  # it was gone already
 
     @contextmanager
     def _until(self, deadline_s: float) -> Iterator[None]:
-        """TimeoutError at the deadline, whatever is waited for."""
-        left_s = deadline_s - self.clock()
-        if left_s <= 0:
+        """Raise TimeoutError at the deadline, in any wait."""
+        remaining_s = deadline_s - self.clock()
+        if remaining_s <= 0:
             raise TimeoutError
-        limit = gevent.Timeout(left_s)
+        limit = gevent.Timeout(remaining_s)
         try:
             with limit:
                 yield

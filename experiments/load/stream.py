@@ -15,46 +15,46 @@ class Stream:
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
         self._data = bytearray()
-        self.taken = 0
+        self.bytes_taken = 0
 
     def line(self) -> bytes:
-        """Up to the next CR LF, which is not part of it."""
+        """Read up to the next CR LF, and return the line without it."""
         while (end := self._data.find(b"\r\n")) < 0:
             if len(self._data) > _LINE_BYTES_MAX:
                 raise Garbled
-            self._more()
+            self._receive()
         return self._take(end, 2)
 
     def block(self, size: int) -> bytes:
-        """Read `size` bytes, and the CR LF after them."""
-        if self.taken + size > REPLY_BYTES_MAX:
+        """Read `size` bytes and the CR LF after them; return the bytes."""
+        if self.bytes_taken + size > REPLY_BYTES_MAX:
             raise Garbled
         while len(self._data) < size + 2:
-            self._more()
+            self._receive()
         if self._data[size : size + 2] != b"\r\n":
             raise Garbled
         return self._take(size, 2)
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether all received bytes have been taken."""
+        """True if all received bytes have been taken."""
         return not self._data
 
-    def _more(self) -> None:
+    def _receive(self) -> None:
         data = next(self._pieces)
         if not data:
             raise Cut
         self._data += data
 
     def _take(self, size: int, after: int) -> bytes:
-        found = bytes(self._data[:size])
+        data = bytes(self._data[:size])
         del self._data[: size + after]
-        self.taken += size + after
-        return found
+        self.bytes_taken += size + after
+        return data
 
 
 def size_in(text: bytes) -> int:
-    """Return a size that a server stated; -1 for none."""
+    """Return a size that a server stated; -1 means that there is no value."""
     try:
         number = int(text)
     except ValueError as error:

@@ -37,9 +37,11 @@ def tls_of(load: Load, directory: Path, name: str | None) -> PlanTls | None:
 
 
 def plan_tls(name: str, ca: Path | None, insecure: bool) -> PlanTls:
-    """Return the TLS part of a plan for a service called `name`: trusted are those in the file
-    `ca`, else those that this host trusts; of an `insecure` one nobody. Raises InputError for a
-    file that is none, EnvironmentMissing where this host trusts nobody.
+    """Return the TLS part of a plan for a service called `name`.
+
+    It trusts the authorities in the file `ca`, else those that this host trusts; with `insecure`
+    certificates are not checked. Raises: InputError for a file without certificates,
+    EnvironmentMissing if this host trusts no authority.
     """
     if insecure:
         return PlanTls(name, "", insecure=True)
@@ -68,7 +70,7 @@ def plan_tls(name: str, ca: Path | None, insecure: bool) -> PlanTls:
 
 
 def context_of(tls: PlanTls) -> ssl.SSLContext:
-    """Return the same for Python's client."""
+    """Return the TLS context of Python's client for this part of a plan."""
     if tls.insecure:
         context = ssl.create_default_context()
         context.check_hostname = False
@@ -79,8 +81,8 @@ def context_of(tls: PlanTls) -> ssl.SSLContext:
     return context
 
 
-def words(error: ssl.SSLError) -> str:
-    """Why a handshake failed, in few words."""
+def handshake_problem(error: ssl.SSLError) -> str:
+    """Return the reason why a handshake failed, in few words."""
     if not isinstance(error, ssl.SSLCertVerificationError):
         return "TLS"
     code = error.verify_code
@@ -92,8 +94,8 @@ def words(error: ssl.SSLError) -> str:
 
 
 def check_answers(target: Target, tls: PlanTls | None, timeout_s: float) -> None:
-    """One connection, before anything is made. Raises EnvironmentMissing if nothing listens, or
-    not as the URL says, InputError where its certificate is wrong.
+    """Connect once, before anything is made. Raises: EnvironmentMissing if nothing listens there,
+    or not with the URL's protocol; InputError if the certificate is wrong.
     """
     try:
         with socket.create_connection((target.address, target.port), timeout_s) as plain:
@@ -104,7 +106,7 @@ def check_answers(target: Target, tls: PlanTls | None, timeout_s: float) -> None
         raise InputError(
             f"--target {target.url}",
             expected="a certificate for that name, signed by one who is trusted",
-            got=f"{words(error)} ({error.verify_message})",
+            got=f"{handshake_problem(error)} ({error.verify_message})",
             hint='Name its authority: ca = "FILE" under [load]; insecure = true checks nothing.',
         ) from error
     except OSError as error:

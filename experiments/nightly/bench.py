@@ -1,4 +1,4 @@
-"""The bench page: our programs beside their peers, by day, in words.
+"""The bench page: our programs beside their peers, by day.
 
 A bench file names a ratio by its path: the bench, its sizes, and `ratio` with words after it.
 """
@@ -64,38 +64,40 @@ def bench_tables(folder: Path) -> list[Table]:
     runs = list(_runs(folder))[-_NEWEST:]
     paths = {path for _, ratios in runs for path in ratios}
     benches = dict.fromkeys([*_BENCHES, *sorted({path[0] for path in paths})])
-    own = {name: sorted((one for one in paths if one[0] == name), key=_order) for name in benches}
-    return [_table(name, rows, runs) for name, rows in own.items() if rows]
+    bench_paths = {
+        name: sorted((path for path in paths if path[0] == name), key=_order) for name in benches
+    }
+    return [_table(name, rows, runs) for name, rows in bench_paths.items() if rows]
 
 
 def _runs(folder: Path) -> Iterator[tuple[str, dict[KeyPath, float]]]:
-    """Time and ratios by path; an incomplete file is left out."""
+    """Yield time and ratios by path; skip an incomplete file."""
     for file in sorted(folder.glob("*.json")):
         try:
-            when = datetime.strptime(file.stem, "%Y%m%dT%H%M%SZ")
+            time = datetime.strptime(file.stem, "%Y%m%dT%H%M%SZ")
             body = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
-        yield f"{when:%Y-%m-%d %H:%M}", dict(_ratios(body))
+        yield f"{time:%Y-%m-%d %H:%M}", dict(_ratios(body))
 
 
 def _ratios(value: Mapping[str, Any], path: KeyPath = ()) -> Iterator[tuple[KeyPath, float]]:
-    for key, one in value.items():
+    for key, entry in value.items():
         inner = (*path, key)
-        if isinstance(one, Mapping):
-            yield from _ratios(one, inner)
-        elif key.startswith("ratio") and isinstance(one, int | float) and inner != _AGAIN:
-            yield inner, float(one)
+        if isinstance(entry, Mapping):
+            yield from _ratios(entry, inner)
+        elif key.startswith("ratio") and isinstance(entry, int | float) and inner != _AGAIN:
+            yield inner, float(entry)
 
 
 def _order(path: KeyPath) -> tuple[list[int], KeyPath]:
-    return [int(one) for one in re.findall(r"\d+", " ".join(path[1:-1]))], path
+    return [int(digits) for digits in re.findall(r"\d+", " ".join(path[1:-1]))], path
 
 
 def _row_name(path: KeyPath) -> str:
-    """Sizes, then words; a word that is not known here stands as it is."""
+    """Return the sizes, then the words; a word that is not in `_WORDS` is not changed."""
     words = [*path[1:-1], *path[-1].replace("at_least", "atleast").split("_")[1:]]
-    return ", ".join(filter(None, (_WORDS.get(one, one) for one in words))) or "in all"
+    return ", ".join(filter(None, (_WORDS.get(word, word) for word in words))) or "in all"
 
 
 def _table(
@@ -104,9 +106,9 @@ def _table(
     rows = tuple(
         (
             named(_row_name(path)),
-            *(Cell(factor(found[path]) if path in found else MISSING) for _, found in runs),
+            *(Cell(factor(ratios[path]) if path in ratios else MISSING) for _, ratios in runs),
         )
         for path in paths
     )
-    head = ("", *(when for when, _ in runs))
+    head = ("", *(time for time, _ in runs))
     return Table(f"bench-{bench}", _BENCHES.get(bench, bench), head, rows)

@@ -1,25 +1,25 @@
-r"""Changes of a design's metric from one night to the next, beyond what nights differ by.
+r"""Changes of a design's metric from one night to the next, beyond the spread of nights.
 
-Looked at is every series of `levels.py`, on the scale on which nights differ by about as much at
-every level (y_n: a logarithm, or a share as an angle). Three steps:
+Every series of `levels.py` is examined, on a scale on which nights differ by about as much at every
+level (y_n: a logarithm, or a share as an angle). Three steps:
 
 1. Where: the segmentation of y into constant parts that makes
 
        sum (y_n - mean of its part)^2 / s^2 + PENALTY log(N) (number of parts - 1)
 
    least, exactly (PELT, Killick et al. 2012, of the library ruptures). No part is shorter than two
-   nights: so a change is never seen before a second night confirms it. s is what nights differ by:
-   the median absolute difference of neighbouring nights, which one change hardly moves, made larger
-   where nights hang together. With rho, their correlation with the night before, a mean of n nights
-   is as uncertain as that of n (1 - rho) / (1 + rho) independent ones (Bartlett 1946).
-2. How sure: Student's t test of the parts on both sides. p is of one change looked for where it
-   looks best, so it is too small; `p_max` makes up for that, by simulation.
-3. Large enough to care: at least `size_min`; and there without the night farthest off, so that one
-   bad night beside a good one is no change. Of a level that the host's speed moves: also at the
-   reference kernel's speed, in the same direction; the smaller of the two is told.
+   nights, so no change is reported before a second night confirms it. s is the spread of nights:
+   the median absolute difference of neighbouring nights, which one change hardly moves; it is
+   larger if nights are correlated. With rho, the correlation with the night before, a mean of n
+   nights is as uncertain as one of n (1 - rho) / (1 + rho) independent nights (Bartlett 1946).
+2. How sure: Student's t test of the parts on both sides. The change is at the place where it looks
+   best, so p is too small; `p_max` makes up for that, by simulation.
+3. Large enough: at least `size_min`. The change must also remain without the night farthest off, so
+   that one bad night beside a good one is no change. A level that the host's speed moves must also
+   change at the reference kernel's speed, in the same direction; the smaller size is reported.
 
-`python -m experiments.nightly.calibrate` plants changes in made-up years, and in years without any
-counts false alarms. A changed design begins a new series.
+`python -m experiments.nightly.calibrate` plants changes in made-up years, and counts false alarms
+in years without a change. A changed design begins a new series.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ class Change:
 def shifts(values: Sequence[float]) -> list[Shift]:
     """Return the changes of level in a series of logarithms, oldest first."""
     watch = Watch()
-    wanted = math.log(watch.size_min)
-    found = _shifts(np.asarray(values, dtype=np.float64), LOG_NOISE_MIN, watch)
-    return [shift for shift in found if abs(shift.size) >= wanted]
+    least_size = math.log(watch.size_min)
+    candidates = _shifts(np.asarray(values, dtype=np.float64), LOG_NOISE_MIN, watch)
+    return [shift for shift in candidates if abs(shift.size) >= least_size]
 
 
 def _shifts(values: NDArray[np.float64], noise_min: float, watch: Watch) -> list[Shift]:
@@ -130,39 +130,41 @@ def _shifts(values: NDArray[np.float64], noise_min: float, watch: Watch) -> list
         return []
     sigma, inflation = _noise(values, noise_min)
     search = KernelCPD(kernel="linear", min_size=2).fit((values / sigma / inflation)[:, None])
-    ends = [0, *map(int, search.predict(pen=PENALTY * math.log(values.size)))]
-    found = []
-    for begin, at, until in zip(ends, ends[1:], ends[2:], strict=False):
+    edges = [0, *map(int, search.predict(pen=PENALTY * math.log(values.size)))]
+    significant = []
+    for begin, at, until in zip(edges, edges[1:], edges[2:], strict=False):
         before, after = values[begin:at], values[at:until]
         p = _p_value(before, after, max(sigma / 2, noise_min), inflation)
-        if at >= watch.nights_min and p <= watch.p_max and _both_last(before, after):
-            found.append(Shift(begin, at, until, float(after.mean() - before.mean()), p))
-    return found
+        if at >= watch.nights_min and p <= watch.p_max and _are_levels(before, after):
+            significant.append(Shift(begin, at, until, float(after.mean() - before.mean()), p))
+    return significant
 
 
-def _both_last(before: NDArray[np.float64], after: NDArray[np.float64]) -> bool:
-    return _lasts(before, after) and _lasts(after, before)
+def _are_levels(before: NDArray[np.float64], after: NDArray[np.float64]) -> bool:
+    return _is_level(before, after) and _is_level(after, before)
 
 
-def _lasts(part: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
-    """The part is still nearer to itself than to the other without its night farthest off: one
-    night is no level."""
-    level, rest = float(other.mean()), np.sort(part)
-    without = rest[:-1] if part.mean() > level else rest[1:]
+def _is_level(part: NDArray[np.float64], neighbour: NDArray[np.float64]) -> bool:
+    """Return whether the part is a level also without its night farthest from the neighbour.
+
+    Its mean then keeps at least half of its distance to the neighbour: one night is no level.
+    """
+    level, ordered = float(neighbour.mean()), np.sort(part)
+    without = ordered[:-1] if part.mean() > level else ordered[1:]
     return abs(float(without.mean()) - level) >= abs(float(part.mean()) - level) / 2
 
 
 def _noise(values: NDArray[np.float64], noise_min: float) -> tuple[float, float]:
-    r"""Standard deviation of a night, and by how much that of a mean of nights is larger than if
-    they did not hang together.
+    r"""Return the standard deviation of a night, and the factor by which correlation raises that of
+    a mean of nights.
 
     With differences d of neighbouring nights, which a change moves once only, clipped so that it
     counts little: their own correlation is -(1 - rho) / 2, so rho = 1 + 2 corr(d_n, d_n+1). Only
     what exceeds its standard error, 1 / sqrt(N), counts. Var(d) = 2 sigma^2 (1 - rho).
     """
     steps = np.diff(values)
-    most = float(np.quantile(np.abs(steps), _CLIPPED))
-    clipped = np.clip(steps, -most, most)
+    limit = float(np.quantile(np.abs(steps), _CLIPPED))
+    clipped = np.clip(steps, -limit, limit)
     squares = float(clipped @ clipped)
     if squares == 0.0:
         return noise_min, 1.0
@@ -175,26 +177,28 @@ def _noise(values: NDArray[np.float64], noise_min: float) -> tuple[float, float]
 
 
 def _p_value(
-    before: NDArray[np.float64], after: NDArray[np.float64], least: float, inflation: float
+    before: NDArray[np.float64], after: NDArray[np.float64], noise_min: float, inflation: float
 ) -> float:
-    """Two-sided, of Student's t test with one variance for both parts: two nights have none of
-    their own. What nights differ by is not taken for less than `least`."""
+    """Return the two-sided p of Student's t test with one variance for both parts.
+
+    Two nights have no variance of their own. The spread of nights is at least `noise_min`.
+    """
     freedom = before.size + after.size - 2
     squares = sum(float(((part - part.mean()) ** 2).sum()) for part in (before, after))
-    variance = max(squares / freedom, least**2) * inflation**2
+    variance = max(squares / freedom, noise_min**2) * inflation**2
     error = math.sqrt(variance * (1 / before.size + 1 / after.size))
     return float(2 * stats.t.sf(abs(float(after.mean() - before.mean())) / error, freedom))
 
 
 def changes(history: History, watch: Watch | None = None) -> list[Change]:
-    """Every change in the history, newest first."""
+    """Return every change in the history, newest first."""
     watch = watch or Watch()
-    found = [
+    all_changes = [
         _change(series, shift)
         for series in all_series(history)
         for shift in shifts_of(series, watch)
     ]
-    return sorted(found, key=lambda change: -change.night)
+    return sorted(all_changes, key=lambda change: -change.night)
 
 
 def shifts_of(series: Series, watch: Watch) -> list[Shift]:
@@ -207,15 +211,20 @@ def shifts_of(series: Series, watch: Watch) -> list[Shift]:
 
 
 def _size(series: Series, shift: Shift, watch: Watch) -> float | None:
-    """Return the weight of a shift; None if it is too small to care, or the host's."""
+    """Return the size of a shift; None if it is too small, or caused by the host alone."""
     size = series.size(shift.begin, shift.at, shift.until)
     if series.speeds is not None:
-        held = np.asarray(series.scaled) + np.asarray(series.speeds)
-        before, after = held[shift.begin : shift.at], held[shift.at : shift.until]
-        sigma, inflation = _noise(held, series.noise_min)
+        at_kernel_speed = np.asarray(series.scaled) + np.asarray(series.speeds)
+        before, after = (
+            at_kernel_speed[shift.begin : shift.at],
+            at_kernel_speed[shift.at : shift.until],
+        )
+        sigma, inflation = _noise(at_kernel_speed, series.noise_min)
         at_speed = float(after.mean() - before.mean())
-        sure = _p_value(before, after, max(sigma / 2, series.noise_min), inflation) <= watch.p_max
-        if not sure or not _both_last(before, after) or at_speed * size <= 0:
+        is_significant = (
+            _p_value(before, after, max(sigma / 2, series.noise_min), inflation) <= watch.p_max
+        )
+        if not is_significant or not _are_levels(before, after) or at_speed * size <= 0:
             return None
         size = min(size, at_speed, key=abs)
     return size if abs(size) >= math.log(watch.size_min) else None
@@ -223,7 +232,7 @@ def _size(series: Series, shift: Shift, watch: Watch) -> float | None:
 
 def new_changes(history: History, watch: Watch | None = None) -> list[Change]:
     """Return the changes that no night has reported."""
-    told = [_parts(identity) for end in history.ends for identity in end.changes]
+    reported = [_parse_identity(identity) for end in history.ends for identity in end.changes]
     return [
         change
         for change in changes(history, watch)
@@ -231,14 +240,16 @@ def new_changes(history: History, watch: Watch | None = None) -> list[Change]:
             key == change.key
             and direction in ("", change.direction)
             and abs(night - change.night) <= _SAME
-            for key, direction, night in told
+            for key, direction, night in reported
         )
     ]
 
 
-def _parts(identity: str) -> tuple[str, str, int]:
-    """Series, direction and night. Before levels were watched, `ENTRY/ARM/p95@NIGHT` was a gain's,
-    without a direction."""
+def _parse_identity(identity: str) -> tuple[str, str, int]:
+    """Return series, direction and night.
+
+    Before levels were watched, `ENTRY/ARM/p95@NIGHT` named a gain, without a direction.
+    """
     name, _, night = identity.rpartition("@")
     key, _, last = name.rpartition("/")
     if last in ("up", "down"):
@@ -271,8 +282,8 @@ def _change(series: Series, shift: Shift) -> Change:
 
 
 def _speed(nights: Sequence[Sequence[Run]]) -> float | None:
-    known = [run.reference_per_s for runs in nights for run in runs if run.reference_per_s]
-    return float(np.median(known)) if known else None
+    rates = [run.reference_per_s for runs in nights for run in runs if run.reference_per_s]
+    return float(np.median(rates)) if rates else None
 
 
 def host_words(run: Run) -> str:

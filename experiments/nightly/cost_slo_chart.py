@@ -10,7 +10,6 @@ import altair as alt
 from core.chart_style import Rows, data
 from experiments.nightly.figures import (
     HEIGHT,
-    arm_keys,
     arms_of,
     each_run,
     filled_and_hollow,
@@ -21,6 +20,7 @@ from experiments.nightly.history import Run
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
+from experiments.report.marks import arm_keys, linear
 
 
 def scatter_figure(
@@ -54,7 +54,7 @@ def scatter_figure(
         *([Key("line", palette.ARMS[2].light, "front of the newest run")] if front else []),
         *([Key("line", palette.INTERFERENCE.light, ghost_words)] if ghost else []),
         Key("diamond", palette.ARMS[2].light, "planned fleet, predicted"),
-        *arm_keys(arms, arms if any(dot["kind"] == "measured" for dot in dots) else (), "circle"),
+        *arm_keys(arms, "circle", arms if any(dot["kind"] == "measured" for dot in dots) else ()),
         *([limit_key("SLO p95")] if limit else []),
     ]
     return drawn(
@@ -73,11 +73,8 @@ def _scatter(steps: Rows, dots: Rows, limit: float | None, size: Size) -> Any:
     costs = [row["usd"] for row in (*steps, *dots)]
     latencies = [row["ms"] for row in (*steps, *dots)] + ([limit] if limit else [])
     room = (max(costs) - min(costs) or max(costs)) * 0.06
-    x = alt.X(
-        "usd:Q",
-        scale=alt.Scale(domain=[max(0.0, min(costs) - room), max(costs) + room], nice=False),
-        axis=alt.Axis(title="USD a month", tickCount=5 if size.small else 8),
-    )
+    domain = [max(0.0, min(costs) - room), max(costs) + room]
+    x = linear(alt.X, "usd", "USD a month", domain, tickCount=5 if size.small else 8)
     y = log_y(latencies, "p95, ms (log scale)")("ms")
     colours = alt.Scale(
         domain=["now", "ghost"], range=[palette.ARMS[2].light, palette.INTERFERENCE.light]

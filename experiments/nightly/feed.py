@@ -15,18 +15,19 @@ def _entry(history: History, night: Night) -> dict[str, object]:
     runs = heads(history.runs, night.night)
     valid = [run for run in runs if run.valid]
     late = missed(run for run in history.runs if run.night == night.night)
-    lacking = incomplete(history, night.night)
+    incomplete_designs = incomplete(history, night.night)
     end = history.end_of(night.night)
     changed = end.changes if end else ()
     halted = end.halted if end else ""
-    named = ", ".join(f"{name} ({why})" for name, why in lacking.items())
+    named = ", ".join(f"{name} ({reason})" for name, reason in incomplete_designs.items())
+    designs = len({*night.entries, *incomplete_designs})
     parts = [
         "halted" if halted else "",
-        f"{len(lacking)} of {len({*night.entries, *lacking})} designs incomplete" * bool(lacking),
+        f"{len(incomplete_designs)} of {designs} designs incomplete" * bool(incomplete_designs),
         "no valid run" if not valid else "SLO missed" if late else "SLO met",
         f"{len(changed)} changes" if changed else "",
     ]
-    said = [
+    sentences = [
         f"Halted: {halted}." if halted else "",
         f"{len(valid)} of {len(runs)} runs valid.",
         f"Incomplete: {named or 'none'}.",
@@ -37,5 +38,5 @@ def _entry(history: History, night: Night) -> dict[str, object]:
         "night": night.night,
         "updated": (end or night).at.isoformat(),
         "title": f"Night {night.night}: {', '.join(part for part in parts if part)}",
-        "text": " ".join(part for part in said if part),
+        "text": " ".join(part for part in sentences if part),
     }

@@ -14,8 +14,9 @@ from core.chart_style import Row, Rows, data
 from experiments.nightly.changes import Change
 from experiments.nightly.history import Gain, Percentile, Run
 from experiments.report import palette
-from experiments.report.figures import Figure, Key, drawn, log_ticks
+from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
+from experiments.report.marks import FILL, SHAPE, STROKE, arm_keys, linear, logarithmic
 
 NIGHTS_MAX = 120  # that a figure shows
 _SHIFT = 0.16  # of an arm from the next, in nights
@@ -45,58 +46,53 @@ def latency_figure(runs: Sequence[Run], name: str) -> Figure:
     """Return a percentile of every arm over nights, with its interval and the SLO's limit."""
     arms = arms_of(runs)
     points = [
-        point_of(run, runs, arms, one.ms, one.low_ms, one.high_ms)
+        point_of(run, runs, arms, percentile.ms, percentile.low_ms, percentile.high_ms)
         for run in runs
-        if isinstance(one := getattr(run, name), Percentile) and one.ms > 0
+        if isinstance(percentile := getattr(run, name), Percentile) and percentile.ms > 0
     ]
-    limits = [
-        {"x": run.night + side, "y": run.slo[f"{name}_ms"]}
-        for run in each_run(runs)
-        for side in (-0.5, 0.5)
-        if f"{name}_ms" in run.slo
-    ]
+    limits = limit_rows(runs, lambda run: run.slo.get(f"{name}_ms"))
     return drawn(
         f"{name}-nights",
         f"{name} over nights",
         f"{name} of each run with its 95 % interval, log scale{shown_nights(runs)}. Hollow: the "
         "run was not valid. A line of the SLO that moves is a design that changed.",
-        (*arm_keys(arms, arms), *([limit_key(f"SLO {name}")] if limits else [])),
+        (*arm_keys(arms), *([limit_key(f"SLO {name}")] if limits else [])),
         lambda size: over_nights(points, limits, runs, size, "ms"),
         "" if points else "No run has this percentile yet.",
     )
 
 
-def gain_figure(runs: Sequence[Run], statistic: str, found: Sequence[Change]) -> Figure:
-    """Return the factor over the same run's baseline, with the changes that were found."""
+def gain_figure(runs: Sequence[Run], statistic: str, changes: Sequence[Change]) -> Figure:
+    """Return the factor over the same run's baseline, with the detected changes."""
     arms = arms_of(runs)
     points = [
         point_of(run, runs, arms, math.exp(gain.log), _exp(gain.low), _exp(gain.high))
         for run in runs
         if isinstance(gain := run.gains.get(statistic), Gain)
     ]
-    one = [{"x": run.night + side, "y": 1.0} for run in each_run(runs) for side in (-0.5, 0.5)]
-    marks = [{"x": change.night - 0.5} for change in found if change.metric == f"gain_{statistic}"]
+    unity = limit_rows(runs, lambda _: 1.0)
+    marks = [
+        {"x": change.night - 0.5} for change in changes if change.metric == f"gain_{statistic}"
+    ]
     keys = [Key("line", palette.MARKER.light, "a change")] if marks else []
     return drawn(
         f"gain-{statistic}",
         f"{statistic} against the same night's baseline",
         f"baseline / arm, log scale, above 1 the arm is faster{shown_nights(runs)}; bars are 95 % "
         "intervals of a single run, and runs differ by more. Hollow: the run was not valid.",
-        (*arm_keys(arms, [point["arm"] for point in points]),
+        (*arm_keys(arms, shown=[point["arm"] for point in points]),
          limit_key("no difference"), *keys),
-        lambda size: over_nights(points, one, runs, size, "×", marks),
+        lambda size: over_nights(points, unity, runs, size, "×", marks),
         "" if points else "No run has two arms to compare.",
     )  # fmt: skip
 
 
 def filled_and_hollow(base: Any) -> list[Any]:
-    colour = alt.Stroke("colour:N", scale=None)
-    fill = alt.Fill("colour:N", scale=None)
     return [
-        base.transform_filter("datum.filled").mark_point(filled=True, opacity=1).encode(fill=fill),
+        base.transform_filter("datum.filled").mark_point(filled=True, opacity=1).encode(fill=FILL),
         base.transform_filter("!datum.filled")
         .mark_point(filled=True, opacity=1, fill=palette.PAPER.light, strokeWidth=1.8)
-        .encode(stroke=colour),
+        .encode(stroke=STROKE),
     ]
 
 
@@ -121,23 +117,22 @@ def over_nights(
     y = channel("y")
     base = alt.Chart(data(points)).encode(x=x, y=y)
     bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.6).encode(
-        y=channel("low"), y2=alt.Y2("high:Q"),
-        stroke=alt.Stroke("colour:N", scale=None),
+        y=channel("low"), y2=alt.Y2("high:Q"), stroke=STROKE
     )  # fmt: skip
-    shaped = base.encode(shape=alt.Shape("shape:N", scale=None), size=alt.value(64))
+    shaped = base.encode(shape=SHAPE, size=alt.value(64))
     line = alt.Chart(data(limits)).mark_line(
         stroke=palette.FAULT.light, strokeDash=[5, 3], strokeWidth=1.6, interpolate="step"
     ).encode(x=x, y=y)  # fmt: skip
-    changed = alt.Chart(data([dict(mark) for mark in marks if mark["x"] >= first])).mark_rule(
+    change_rules = alt.Chart(data([dict(mark) for mark in marks if mark["x"] >= first])).mark_rule(
         stroke=palette.MARKER.light, strokeWidth=1.4
     ).encode(x=x)  # fmt: skip
-    return alt.layer(changed, line, bars, *filled_and_hollow(shaped)).properties(
+    return alt.layer(change_rules, line, bars, *filled_and_hollow(shaped)).properties(
         width=size.plot_width, height=HEIGHT
     )
 
 
 def _night_axis(runs: Sequence[Dated], first: float, last: float, size: Size) -> Any:
-    """Nights by number, labelled by their date: a clock that went backwards changes no order."""
+    """Return an axis of nights by number, with dates as labels; a wrong clock changes no order."""
     dates: dict[int, datetime] = {}
     for run in runs:
         dates.setdefault(run.night, run.started or run.at)
@@ -148,22 +143,14 @@ def _night_axis(runs: Sequence[Dated], first: float, last: float, size: Size) ->
     again = len(set(days)) < len(days)  # then a date alone does not tell which night it is
     label = "%-d %b\n%H:%M" if again else "%-d %b"
     labels = ", ".join(json.dumps(f"{dates[night]:{label}}".split("\n")) for night in ticks)
-    return alt.X(
-        "x:Q",
-        scale=alt.Scale(domain=[first, last], nice=False),
-        axis=alt.Axis(
-            title=None, values=ticks, grid=False,
-            labelExpr=f"[{labels}][indexof({json.dumps(ticks)}, datum.value)]",
-        ),
-    )  # fmt: skip
+    label_of = f"[{labels}][indexof({json.dumps(ticks)}, datum.value)]"
+    return linear(alt.X, "x", None, [first, last], values=ticks, grid=False, labelExpr=label_of)
 
 
 def log_y(values: Sequence[float], title: str) -> Callable[[str], Any]:
     """Return the axis for each field that is drawn along it."""
     domain = [min(values) * 0.85, max(values) * 1.18]
-    scale = alt.Scale(type="log", domain=domain, nice=False, clamp=True)
-    axis = alt.Axis(title=title, values=log_ticks(domain), format=",~g")
-    return lambda field: alt.Y(f"{field}:Q", scale=scale, axis=axis)
+    return lambda field: logarithmic(alt.Y, field, title, domain)
 
 
 def _linear_y(title: str) -> Callable[[str], Any]:
@@ -180,15 +167,15 @@ def point_of(
     high: float | None,
 ) -> Row:
     index = arms.index(run.arm) if run.arm in arms else 0
-    named = [str(arm) for arm in arms]
-    repeats = sorted({other.number for other in runs if other.night == run.night})
+    arm_names = [str(arm) for arm in arms]
+    repeats = sorted({candidate.number for candidate in runs if candidate.night == run.night})
     room = _WIDTH / len(repeats)  # of each run of the night, beside the others
     shift = _off_middle(repeats.index(run.number), len(repeats)) * room
     shift += _off_middle(index, len(arms)) * min(_SHIFT / len(repeats), room / max(1, len(arms)))
     return {
         "x": round(run.night + shift, 3), "y": y, "low": low, "high": high, "arm": run.arm,
         "filled": run.valid, "colour": palette.ARMS[index % len(palette.ARMS)].light,
-        "shape": palette.arm_shape(named, named[index]),
+        "shape": palette.arm_shape(arm_names, arm_names[index]),
     }  # fmt: skip
 
 
@@ -198,17 +185,14 @@ def _off_middle(index: int, count: int) -> float:
 
 
 def each_run(runs: Sequence[Run]) -> list[Run]:
-    """One line of each run."""
+    """Return one line of each run."""
     return list({(run.night, run.number): run for run in runs}.values())
 
 
-def arm_keys(arms: Sequence[str], shown: Sequence[str | None], shape: str = "") -> list[Key]:
-    """Return the legend of those arms that are shown, each in its own shape or all in one."""
-    return [
-        Key(shape or palette.arm_shape(arms, arm), palette.arm_colour(arms, arm).light, arm)
-        for arm in arms
-        if arm in shown
-    ]
+def limit_rows(runs: Sequence[Run], limit: Callable[[Run], float | None]) -> list[Row]:
+    """Return the ends of each run's part of a line."""
+    night_limits = [(run.night, y) for run in each_run(runs) if (y := limit(run)) is not None]
+    return [{"x": night + side, "y": y} for night, y in night_limits for side in (-0.5, 0.5)]
 
 
 def limit_key(text: str) -> Key:

@@ -5,29 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.design.prediction import PLANNED_FOLDER
+from experiments.design.prediction import PLANNED_FOLDER, REFUSED_FOLDER
 from experiments.nightly.history import History
 from experiments.nightly.suite import Suite
 
 
 def run_folders(experiment: Path) -> list[Path]:
     """Return the folders of an experiment's runs, oldest first: RUN, and KIND/RUN."""
-    found = {
+    folders = {
         file.parent
         for pattern in ("*/manifest.json", "*/*/manifest.json")
         for file in experiment.glob(pattern)
         if not file.parent.is_symlink()
     }
-    return sorted(found)
+    return sorted(folders)
 
 
-def told_apart(folders: Sequence[Path]) -> tuple[Path | None, Path | None]:
-    """Return the newest run of a design, and of the fleet that was planned from it; None where
-    there is none.
-    """
-    planned = [one for one in folders if one.parent.name == PLANNED_FOLDER]
-    own = [one for one in folders if one.parent.name != PLANNED_FOLDER]
-    return (own[-1] if own else None, planned[-1] if planned else None)
+def newest_runs(folders: Sequence[Path]) -> tuple[Path | None, Path | None]:
+    """Return the newest run of a design, and of the fleet planned from it; each may be None."""
+    planned = [folder for folder in folders if folder.parent.name == PLANNED_FOLDER]
+    ends = (PLANNED_FOLDER, REFUSED_FOLDER)
+    designed = [folder for folder in folders if folder.parent.name not in ends]
+    return (designed[-1] if designed else None, planned[-1] if planned else None)
 
 
 def prune(suite: Suite, history: History) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,10 +26,14 @@ FILE = "history.jsonl"
 ASIDE = "history.aside"
 
 
-class _Line(BaseModel):
-    """The fields of every line. A key that is not known is a later version's, and does no harm."""
+class _Record(BaseModel):
+    """A part of a line. A key that is not known comes from a later version, and is ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+
+class _Line(_Record):
+    """The fields of every line."""
 
     schema_: Annotated[int, Field(alias="schema")] = SCHEMA
     night: int
@@ -62,10 +66,8 @@ class Start(_Line):
     close: bool = False  # its plan is to be measured too
 
 
-class Percentile(BaseModel):
-    """A percentile of an arm with its 95 % interval, and of how many requests it is."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+class Percentile(_Record):
+    """A percentile of an arm with its 95 % interval and its number of requests."""
 
     ms: float
     low_ms: float | None = None
@@ -74,10 +76,8 @@ class Percentile(BaseModel):
     sufficient: bool = True  # at least ten requests lie beyond it
 
 
-class Gain(BaseModel):
+class Gain(_Record):
     """log(baseline / arm) of the same run with its 95 % interval: above 0, the arm is faster."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
     log: float
     low: float | None = None
@@ -134,10 +134,8 @@ class Run(_Line):
     levels: dict[str, float] = {}  # of the run, what its kind says is to be watched
 
 
-class PredictedValue(BaseModel):
+class PredictedValue(_Record):
     """A predicted figure beside the measured one, each with its interval as far as it has one."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
     predicted: float
     low: float | None = None  # of where the plan expected the measured figure
@@ -203,14 +201,14 @@ class History:
 
     @property
     def last_night(self) -> int:
-        """The number of the newest; 0 before the first."""
-        return max((one.night for one in self.nights), default=0)
+        """The number of the newest night; 0 before the first."""
+        return max((night.night for night in self.nights), default=0)
 
     @property
     def last_at(self) -> datetime | None:
         """The time at which the last line was written."""
         lines = [*self.nights, *self.starts, *self.runs, *self.predictions, *self.ends]
-        return max(lines, key=lambda one: (one.night, one.at)).at if lines else None
+        return max(lines, key=lambda line: (line.night, line.at)).at if lines else None
 
     @property
     def entries(self) -> frozenset[str]:
@@ -221,8 +219,8 @@ class History:
     @property
     def unfinished(self) -> tuple[Start, ...]:
         """Runs that were started and left no line: the night was cut short."""
-        done = {(run.night, run.number) for run in self.runs}
-        return tuple(one for one in self.starts if (one.night, one.number) not in done)
+        finished = {(run.night, run.number) for run in self.runs}
+        return tuple(start for start in self.starts if (start.night, start.number) not in finished)
 
     def end_of(self, night: int) -> End | None:
         """Return the end of a night; None if it was cut short."""
@@ -232,93 +230,96 @@ class History:
     def folders(self) -> dict[str, int]:
         """The folders of all runs below the results folder, with their nights."""
         runs = {run.folder: run.night for run in self.runs if run.folder}
-        return runs | {one.folder: one.night for one in self.predictions}
+        return runs | {prediction.folder: prediction.night for prediction in self.predictions}
 
-    def of(self, entry: str) -> tuple[Run, ...]:
+    def runs_of(self, entry: str) -> tuple[Run, ...]:
         """Return all arms of all runs of an entry."""
         return tuple(run for run in self.runs if run.entry == entry)
 
 
 def incomplete(history: History, night: int) -> dict[str, str]:
-    """Designs of a night that said nothing, or less than they were asked, and why."""
-    begun = next((one for one in reversed(history.nights) if one.night == night), None)
+    """Return the designs of a night without a complete result, with the reason."""
+    night_line = next((line for line in reversed(history.nights) if line.night == night), None)
     end = history.end_of(night)
-    found = dict.fromkeys(begun.gone, "it cannot be read") if begun else {}
-    found |= dict.fromkeys(end.left_out if end else (), "left out")
+    reasons = dict.fromkeys(night_line.gone, "it cannot be read") if night_line else {}
+    reasons |= dict.fromkeys(end.left_out if end else (), "left out")
     for run in history.runs:
         if run.night == night and not run.valid:
-            found[run.entry] = "disturbed" if run.disturbed else "not valid"
+            reasons[run.entry] = "disturbed" if run.disturbed else "not valid"
     for start in history.unfinished:
         if start.night == night:
-            found[start.entry] = "cut short"
-    measured = {(one.night, one.number) for one in history.predictions if one.valid}
+            reasons[start.entry] = "cut short"
+    measured = {
+        (prediction.night, prediction.number)
+        for prediction in history.predictions
+        if prediction.valid
+    }
     for start in history.starts:
         if start.night == night and start.close and (night, start.number) not in measured:
-            found.setdefault(start.entry, "its plan was not measured")
-    return found
+            reasons.setdefault(start.entry, "its plan was not measured")
+    return reasons
 
 
 def missed(runs: Iterable[Run]) -> list[str]:
-    """Entries whose SLO was not met, in a valid run, by the arm that it is asked of."""
-    found = [r for r in runs if r.valid and r.arm == r.judged and r.slo_met is False]
-    return list(dict.fromkeys(run.entry for run in found))
+    """Return the entries whose SLO was not met in a valid run, by the arm to which it applies."""
+    missed_runs = [
+        run for run in runs if run.valid and run.arm == run.judged and run.slo_met is False
+    ]
+    return list(dict.fromkeys(run.entry for run in missed_runs))
 
 
 def broken(history: History, night: int) -> list[str]:
-    """Entries whose plan did not keep its promise, in a valid run of its fleet."""
-    found = [one for one in history.predictions if one.night == night and one.promise == "broken"]
-    return list(dict.fromkeys(one.entry for one in found if one.valid))
-
-
-@dataclass
-class _Lines:
-    lines: dict[type[Any], list[Any]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    """Return the entries whose plan did not keep its promise in a valid run of its fleet."""
+    broken_predictions = [
+        prediction
+        for prediction in history.predictions
+        if prediction.night == night and prediction.promise == "broken"
+    ]
+    return list(
+        dict.fromkeys(prediction.entry for prediction in broken_predictions if prediction.valid)
+    )
 
 
 def read_history(folder: Path) -> History:
-    """Every line that this version understands; the others stay where they are, and are named."""
-    found = _Lines()
+    """Read every line that this version understands; name the others, which stay in the file."""
+    lines_by_type: dict[type[Any], list[Any]] = {}
     path = folder / FILE
     text = path.read_bytes() if path.is_file() else b""
     for number, line in enumerate(text.split(b"\n"), start=1):
         if line.strip():
-            _take(found, f"{path}:{number}", line)
-    kinds: tuple[type[Any], ...] = (Night, Start, Run, End, Prediction)
-    nights, starts, runs, ends, predictions = (tuple(found.lines.get(kind, ())) for kind in kinds)
-    return History(nights, starts, runs, ends, tuple(found.notes), predictions)
+            parsed = _read_line(line)
+            kept_line = f"{path}:{number}: {parsed}; skipped" if isinstance(parsed, str) else parsed
+            lines_by_type.setdefault(type(parsed), []).append(kept_line)
+    kinds: tuple[type[Any], ...] = (Night, Start, Run, End, str, Prediction)
+    return History(*(tuple(lines_by_type.get(kind, ())) for kind in kinds))
 
 
-def _take(found: _Lines, place: str, line: bytes) -> None:
+def _read_line(line: bytes) -> AnyLine | str:
+    """Return a line, or the reason in words that it is not understood."""
     try:
         values = json.loads(line)
         schema = int(values["schema"])
     except (ValueError, KeyError, TypeError):
-        found.notes.append(f"{place}: no line of a history; skipped")
-        return
+        return "no line of a history"
     if schema > SCHEMA:
-        found.notes.append(f"{place}: written by a later version (schema {schema}); skipped")
-        return
+        return f"written by a later version (schema {schema})"
     try:
-        one = _LINE.validate_python(values)
+        return _LINE.validate_python(values)
     except ValidationError as error:
-        why = error.errors()[0]
-        key = ".".join(map(str, why["loc"]))
-        found.notes.append(f"{place}: {key}: {why['msg']}; skipped")
-        return
-    found.lines.setdefault(type(one), []).append(one)
+        problem = error.errors()[0]
+        return f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
 
 
 class Writer:
-    """Appends lines; whoever makes one holds the night's lock."""
+    """Appends lines. Its owner must hold the night's lock."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / FILE
-        self.notes = tuple(_mended(self._path, folder / ASIDE))
+        self.notes = tuple(_repair_last_line(self._path, folder / ASIDE))
 
     def append(self, *lines: AnyLine) -> None:
-        """Write lines and sync them, all or, where the disk is full, none. Raises DiskFull."""
+        """Write and sync all lines; if the disk is full, write none. Raises DiskFull."""
         data = b"".join(line.model_dump_json(by_alias=True).encode() + b"\n" for line in lines)
         with space_for(self._path), self._path.open("ab", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
@@ -332,12 +333,13 @@ class Writer:
                 raise
 
 
-def _mended(path: Path, aside: Path) -> Iterator[str]:
-    """Yield a last line that a crash cut short is put into `aside`, so that the next
-    begins a line.
+def _repair_last_line(path: Path, aside: Path) -> Iterator[str]:
+    """Move a last line that a crash cut short into `aside`, so that the next line is complete.
+
+    Yield a note if there was one.
     """
     data = path.read_bytes() if path.is_file() else b""
-    whole, end, torn = data.rpartition(b"\n")
+    complete, end, torn = data.rpartition(b"\n")
     if not torn:
         return
     if _is_json(torn):  # only its end is missing
@@ -345,7 +347,7 @@ def _mended(path: Path, aside: Path) -> Iterator[str]:
         return
     _append(aside, torn + b"\n")
     with path.open("r+b") as file:
-        file.truncate(len(whole + end))
+        file.truncate(len(complete + end))
         os.fsync(file.fileno())
     yield f"{path}: the last line was cut short; its {len(torn)} bytes are in {aside}"
 

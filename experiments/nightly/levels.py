@@ -33,7 +33,7 @@ YES_NOISE_MIN = 0.35  # of yes or no: three nights in a row say that it changed,
 
 @dataclass(frozen=True)
 class Value:
-    """A night's value: `bad` of `of` where it is a share, else its logarithm."""
+    """A night's value: `bad` of `of` if it is a share, else its logarithm."""
 
     log: float = math.nan
     bad: float = math.nan
@@ -44,10 +44,10 @@ class Value:
 class Series:
     """A metric over nights, of one version of a design.
 
-    share: its values are counts, compared as angles (Anscombe 1948), whose spread is known; of
-    `yes_no`, of runs. unit: by what a share is divided when it is shown. speeds: log of the
-    reference kernel's speed of each night times the power with which the level falls as the host
-    becomes faster; none of what the host's speed does not move.
+    share: the values are counts of requests; they are compared as angles (Anscombe 1948), whose
+    spread is known. yes_no: the values are counts of runs. unit: divisor of a share when it is
+    shown. speeds: for each night, the log of the reference kernel's speed times the power with
+    which the level falls as the host becomes faster; None if the host's speed has no effect.
     """
 
     entry: str
@@ -74,12 +74,15 @@ class Series:
     def scaled(self) -> NDArray[np.float64]:
         """The values on the scale on which a night's noise is about the same at every level."""
         if self.yes_no:
-            return np.array([one.bad / one.of for one in self.values])
+            return np.array([value.bad / value.of for value in self.values])
         if self.share:
             return np.array(
-                [2 * math.asin(math.sqrt((v.bad + 3 / 8) / (v.of + 3 / 4))) for v in self.values]
+                [
+                    2 * math.asin(math.sqrt((value.bad + 3 / 8) / (value.of + 3 / 4)))
+                    for value in self.values
+                ]
             )
-        return np.array([one.log for one in self.values])
+        return np.array([value.log for value in self.values])
 
     @property
     def noise_min(self) -> float:
@@ -87,50 +90,56 @@ class Series:
         if self.yes_no:
             return YES_NOISE_MIN
         if self.share and self.values:
-            return 1 / math.sqrt(float(np.median([one.of for one in self.values])))
+            return 1 / math.sqrt(float(np.median([value.of for value in self.values])))
         return LOG_NOISE_MIN
 
     def level(self, begin: int, until: int) -> float:
         """Return the metric over nights, in its own unit."""
         part = self.values[begin:until]
         if self.share:
-            return sum(one.bad for one in part) / sum(one.of for one in part) / self.unit
-        return math.exp(float(np.mean([one.log for one in part])))
+            return sum(value.bad for value in part) / sum(value.of for value in part) / self.unit
+        return math.exp(float(np.mean([value.log for value in part])))
 
     def size(self, begin: int, at: int, until: int) -> float:
-        """Logarithm of how many times the level is larger from `at` on than before. Half of a
-        request more is counted on both sides, for none of 960 has no logarithm."""
+        """Return the logarithm of the factor between the levels from `at` on and before.
+
+        Half a request is added on both sides, because 0 of 960 has no logarithm.
+        """
         before, after = self.values[begin:at], self.values[at:until]
         if not self.share:
-            return float(np.mean([v.log for v in after]) - np.mean([v.log for v in before]))
+            return float(
+                np.mean([value.log for value in after]) - np.mean([value.log for value in before])
+            )
 
         def share(part: Sequence[Value]) -> float:
-            return (sum(v.bad for v in part) + 0.5) / (sum(v.of for v in part) + 1.0)
+            return (sum(value.bad for value in part) + 0.5) / (
+                sum(value.of for value in part) + 1.0
+            )
 
         return math.log(share(after) / share(before))
 
 
 def all_series(history: History) -> Iterator[Series]:
-    """Every metric that is watched, design by design and version by version."""
+    """Yield a series of every watched metric, design by design and version by version."""
     groups: dict[tuple[str, str], list[Run]] = {}
-    whole: dict[str, dict[tuple[int, int], Run]] = {}
+    run_heads: dict[str, dict[tuple[int, int], Run]] = {}
     for run in history.runs:
         if run.valid:
-            whole.setdefault(run.entry, {}).setdefault((run.night, run.number), run)
+            run_heads.setdefault(run.entry, {}).setdefault((run.night, run.number), run)
             if run.arm is not None:
                 groups.setdefault((run.entry, run.arm), []).append(run)
     for (entry, arm), runs in groups.items():
         for version in versions(runs):
-            yield from _of_arm(entry, arm, version)
-    for entry, heads in whole.items():
+            yield from _arm_series(entry, arm, version)
+    for entry, heads in run_heads.items():
         for version in versions(list(heads.values())):
-            yield from _of_run(entry, version)
+            yield from _run_series(entry, version)
 
 
 def versions(runs: Sequence[Run]) -> Iterator[list[Run]]:
-    """Stretches of runs with the same design, by night."""
+    """Yield the stretches of runs with the same version of a design, by night."""
     part: list[Run] = []
-    for run in sorted(runs, key=lambda one: (one.night, one.number)):
+    for run in sorted(runs, key=lambda run: (run.night, run.number)):
         if part and run.digest != part[-1].digest:
             yield part
             part = []
@@ -139,7 +148,7 @@ def versions(runs: Sequence[Run]) -> Iterator[list[Run]]:
         yield part
 
 
-def _of_arm(entry: str, arm: str, runs: Sequence[Run]) -> Iterator[Series]:
+def _arm_series(entry: str, arm: str, runs: Sequence[Run]) -> Iterator[Series]:
     nights = _by_night(runs)
     if any(run.arm != run.baseline for run in runs):
         for name in GAINS:
@@ -147,26 +156,32 @@ def _of_arm(entry: str, arm: str, runs: Sequence[Run]) -> Iterator[Series]:
     for name in PERCENTILES:
         yield _series(entry, arm, f"{name}_ms", nights, _mean_log(_percentile(name)))
     yield _series(entry, arm, ERRORS, nights, _errors, share=True)
-    yield _series(entry, arm, PER_MILLION, nights, _mean_log(lambda r: r.cost.get(PER_MILLION)))
+    yield _series(entry, arm, PER_MILLION, nights, _mean_log(lambda run: run.cost.get(PER_MILLION)))
     if any(run.arm == run.judged for run in runs):
         for name in BURNS:
             metric = f"burn_{name.removesuffix('_ms')}"
             allowed = ALLOWED[name]
-            yield _series(entry, arm, metric, nights, _burnt(name), share=True, unit=allowed)
-        yield _series(entry, arm, MET, nights, _yes(lambda r: r.slo_met), share=True, yes_no=True)
+            yield _series(entry, arm, metric, nights, _burn_value(name), share=True, unit=allowed)
+        yield _series(
+            entry, arm, MET, nights, _yes_share(lambda run: run.slo_met), share=True, yes_no=True
+        )
 
 
-def _of_run(entry: str, runs: Sequence[Run]) -> Iterator[Series]:
+def _run_series(entry: str, runs: Sequence[Run]) -> Iterator[Series]:
     nights = _by_night(runs)
-    yield _series(entry, None, PLANNED, nights, _mean_log(lambda r: r.plan.get("usd_per_month")))
     yield _series(
-        entry, None, FEASIBLE, nights, _yes(lambda r: r.plan.get("feasible")),
+        entry, None, PLANNED, nights, _mean_log(lambda run: run.plan.get("usd_per_month"))
+    )
+    yield _series(
+        entry, None, FEASIBLE, nights, _yes_share(lambda run: run.plan.get("feasible")),
         share=True, yes_no=True,
     )  # fmt: skip
     for name in dict.fromkeys(name for run in runs for name in run.levels):
-        yield _series(entry, None, name, nights, _mean_log(_level(name)))
+        yield _series(entry, None, name, nights, _mean_log(level_of(name)))
     if all(run.arm is None for run in runs):
-        yield _series(entry, None, MET, nights, _yes(lambda r: r.slo_met), share=True, yes_no=True)
+        yield _series(
+            entry, None, MET, nights, _yes_share(lambda run: run.slo_met), share=True, yes_no=True
+        )
 
 
 def _by_night(runs: Sequence[Run]) -> list[tuple[Run, ...]]:
@@ -176,25 +191,31 @@ def _by_night(runs: Sequence[Run]) -> list[tuple[Run, ...]]:
     return [tuple(group) for group in nights.values()]
 
 
-Of = Callable[[Sequence[Run]], Value | None]
+Measure = Callable[[Sequence[Run]], Value | None]
 
 
 def _series(
-    entry: str, arm: str | None, metric: str, nights: Sequence[tuple[Run, ...]], of: Of,
+    entry: str, arm: str | None, metric: str, nights: Sequence[tuple[Run, ...]], measure: Measure,
     *, share: bool = False, yes_no: bool = False, unit: float = 1.0,
 ) -> Series:  # fmt: skip
     power = power_of_speed(metric)
-    known = [(group, value) for group in nights if (value := of(group)) is not None]
+    night_values = [(group, value) for group in nights if (value := measure(group)) is not None]
     if power:
-        known = [(group, value) for group, value in known if _speed(group) is not None]
-    speeds = tuple(power * (_speed(group) or 0.0) for group, _ in known) if power else None
-    groups, values = tuple(group for group, _ in known), tuple(value for _, value in known)
+        night_values = [
+            (group, value) for group, value in night_values if _speed(group) is not None
+        ]
+    speeds = tuple(power * (_speed(group) or 0.0) for group, _ in night_values) if power else None
+    groups, values = (
+        tuple(group for group, _ in night_values),
+        tuple(value for _, value in night_values),
+    )
     return Series(entry, arm, metric, groups, values, share, yes_no, unit, speeds)
 
 
 def power_of_speed(metric: str) -> int:
-    """1 if a metric is a time, or a use of cores; -1 if it is a rate; 0 if the host's
-    speed says nothing of it.
+    """Return 1 if a metric is a time or a use of cores, -1 if it is a rate.
+
+    0: the host's speed does not affect it.
     """
     name = metric.partition("/")[0]
     if name.endswith("_per_s"):
@@ -203,36 +224,37 @@ def power_of_speed(metric: str) -> int:
 
 
 def _speed(runs: Sequence[Run]) -> float | None:
-    """Log of the reference kernel's mean speed before a night's runs of a design."""
-    known = [math.log(run.reference_per_s) for run in runs if run.reference_per_s]
-    return float(np.mean(known)) if known else None
+    """Return the log of the reference kernel's mean speed before a night's runs of a design."""
+    logs = [math.log(run.reference_per_s) for run in runs if run.reference_per_s]
+    return float(np.mean(logs)) if logs else None
 
 
-def _gain(statistic: str) -> Of:
-    def of(runs: Sequence[Run]) -> Value | None:
-        found = night_gain(runs, statistic)
-        return Value(log=found.log) if found else None
+def _gain(statistic: str) -> Measure:
+    def measure(runs: Sequence[Run]) -> Value | None:
+        gain = night_gain(runs, statistic)
+        return Value(log=gain.log) if gain else None
 
-    return of
+    return measure
 
 
-def _mean_log(metric: Callable[[Run], float | None]) -> Of:
-    def of(runs: Sequence[Run]) -> Value | None:
+def _mean_log(metric: Callable[[Run], float | None]) -> Measure:
+    def measure(runs: Sequence[Run]) -> Value | None:
         logs = [math.log(value) for run in runs if (value := metric(run))]
         return Value(log=float(np.mean(logs))) if logs else None
 
-    return of
+    return measure
 
 
 def _percentile(name: str) -> Callable[[Run], float | None]:
     def metric(run: Run) -> float | None:
-        found = getattr(run, name)
-        return found.ms if found else None
+        percentile = getattr(run, name)
+        return percentile.ms if percentile else None
 
     return metric
 
 
-def _level(name: str) -> Callable[[Run], float | None]:
+def level_of(name: str) -> Callable[[Run], float | None]:
+    """Return the function that takes a level of the run's kind."""
     return lambda run: run.levels.get(name)
 
 
@@ -241,18 +263,22 @@ def _errors(runs: Sequence[Run]) -> Value | None:
     return Value(bad=sum(run.errors for run in runs), of=requests) if requests else None
 
 
-def _burnt(name: str) -> Of:
-    def of(runs: Sequence[Run]) -> Value | None:
-        known = [run for run in runs if name in run.burn and run.requests]
-        bad = sum(run.burn[name] * ALLOWED[name] * run.requests for run in known)
-        return Value(bad=bad, of=sum(run.requests for run in known)) if known else None
+def _burn_value(name: str) -> Measure:
+    def measure(runs: Sequence[Run]) -> Value | None:
+        burn_runs = [run for run in runs if name in run.burn and run.requests]
+        bad_requests = sum(run.burn[name] * ALLOWED[name] * run.requests for run in burn_runs)
+        return (
+            Value(bad=bad_requests, of=sum(run.requests for run in burn_runs))
+            if burn_runs
+            else None
+        )
 
-    return of
+    return measure
 
 
-def _yes(metric: Callable[[Run], bool | None]) -> Of:
-    def of(runs: Sequence[Run]) -> Value | None:
-        said = [bool(value) for run in runs if (value := metric(run)) is not None]
-        return Value(bad=sum(said), of=len(said)) if said else None
+def _yes_share(metric: Callable[[Run], bool | None]) -> Measure:
+    def measure(runs: Sequence[Run]) -> Value | None:
+        answers = [bool(value) for run in runs if (value := metric(run)) is not None]
+        return Value(bad=sum(answers), of=len(answers)) if answers else None
 
-    return of
+    return measure

@@ -1,7 +1,7 @@
 """A night: the suite's runs one after the other, each a child process, each recorded at once.
 
-Whatever happens, nothing is lost: a run that was started is a line in the history before it
-begins, and the next night looks for what became of it.
+No run is lost: each is a line in the history before it begins, and the next night looks for the
+result of a run without one.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
-from rich.markup import escape
-
 from core.errors import Interrupted
 from experiments.console import Narrator
 from experiments.nightly.changes import Change, new_changes
-from experiments.nightly.folders import prune, run_folders, told_apart
+from experiments.nightly.folders import newest_runs, prune, run_folders
 from experiments.nightly.history import (
     End,
     History,
@@ -41,7 +39,7 @@ from experiments.nightly.subprocess_run import Ended, carry_out
 from experiments.nightly.suite import Suite, variant
 from experiments.program import program
 from experiments.testbed import runs
-from experiments.testbed.lock import only_one
+from experiments.testbed.lock import exclusive_lock
 from experiments.testbed.signals import Signals, ending_signals
 
 SPARECRAFT = tuple(program("experiments.cli"))
@@ -86,7 +84,7 @@ class Outcome:
 
 
 def nightly(suite: Suite, narrator: Narrator, tools: Tools | None = None) -> Outcome:
-    """Run a suite for one night, and make the site anew.
+    """Run a suite for one night, and build the site.
 
     Raises: EnvironmentMissing, with the holder's process id, while another night or run goes on on
     this host;
@@ -96,11 +94,11 @@ def nightly(suite: Suite, narrator: Narrator, tools: Tools | None = None) -> Out
     expected = "no other night of this suite"
     hint = "Wait for it, or end it with Ctrl-C."
     with (
-        only_one(suite.folder / ".lock", f"night of {suite.path}", expected, hint),
+        exclusive_lock(suite.folder / ".lock", f"night of {suite.path}", expected, hint),
         ending_signals(narrator.say) as signals,
-        runs.registered(_active(suite)) as told,
+        runs.registered(_active(suite)) as active_path,
     ):
-        return _Night(suite, narrator, tools or Tools(), told, signals).whole()
+        return _Night(suite, narrator, tools or Tools(), active_path, signals).run_all()
 
 
 def _active(suite: Suite) -> runs.Active:
@@ -119,7 +117,7 @@ class _Night:
     suite: Suite
     narrator: Narrator
     tools: Tools
-    told: Path  # where `sparecraft halt` says why
+    active_path: Path  # where `sparecraft halt` says why
     signals: Signals
     history: History = field(init=False)
     number: int = field(init=False)
@@ -132,7 +130,7 @@ class _Night:
         self.runs: list[Run] = []
         self.started = 0
 
-    def whole(self) -> Outcome:
+    def run_all(self) -> Outcome:
         """Run the night, from the remains of an earlier one to the site."""
         left_out: list[str] = []
         todo = jobs(self.suite.members, self.history)
@@ -146,27 +144,27 @@ class _Night:
                 todo.pop(0)
             return self._end(tuple(dict.fromkeys(left_out)))
         except KeyboardInterrupt:
-            self._interrupted([*left_out, *(job.member.name for job in todo)])
+            self._raise_interrupted([*left_out, *(job.member.name for job in todo)])
 
     def _begin(self) -> None:
         now, last = self.tools.now(), self.history.last_at
         back_s = max(0.0, (last - now).total_seconds()) if last else 0.0
         for note in (*self.writer.notes, *self.history.notes):
-            self.narrator.say(escape(note))
+            self.narrator.say(note)
         if back_s:
             self.narrator.say(
                 f"the clock is {back_s:.0f} s behind the history's last line; nights are counted, "
                 "so their order stays"
             )
-        for name, why in self.suite.gone.items():
-            self.narrator.say(f"[bold]{name}[/bold] cannot be run: {escape(why)}")
+        for name, reason in self.suite.gone.items():
+            self.narrator.say(f"{name} cannot be run: {reason}")
         self.writer.append(
             Night(
                 night=self.number,
                 at=now,
                 suite=self.suite.path.name,
                 budget_minutes=self.suite.file.budget_minutes,
-                entries=tuple(entry.called for entry in self.suite.file.designs),
+                entries=tuple(entry.label for entry in self.suite.file.designs),
                 gone=dict(self.suite.gone),
                 clock_back_s=back_s,
             )
@@ -175,31 +173,28 @@ class _Night:
             self._recover(start)
 
     def _recover(self, start: Start) -> None:
-        """The fate of a run whose night was cut short."""
+        """Record a run whose night was cut short."""
         self.narrator.say(f"night {start.night} was cut short while {start.entry} ran")
         self._down(start.experiment)
-        known = self.history.folders
-        left = [
+        recorded = self.history.folders
+        folders = [
             folder
             for folder in run_folders(self.suite.results / start.experiment)
-            if str(folder.relative_to(self.suite.results)) not in known
+            if str(folder.relative_to(self.suite.results)) not in recorded
             and folder.stat().st_mtime >= start.at.timestamp()
         ]
-        trouble = "" if left else "the night was cut short while it ran, and it left nothing"
-        self._record(NightRun(start, None, None, trouble), left)
+        trouble = "" if folders else "the night was cut short while it ran, and it left nothing"
+        self._record(NightRun(start, None, None, trouble), folders)
         self.history = read_history(self.suite.folder)
-
-    def _minutes(self) -> float:
-        return (self.tools.monotonic() - self.began_s) / 60
 
     def _fits(self, job: Job) -> bool:
         budget = self.suite.file.budget_minutes
-        if self._minutes() + job.minutes <= budget:
+        if (self.tools.monotonic() - self.began_s) / 60 + job.minutes <= budget:
             return True
-        whole = "" if job.minutes <= budget else f", and never will: a night has {budget:g}"
+        never_words = "" if job.minutes <= budget else f", and never will: a night has {budget:g}"
         self.narrator.say(
-            f"[bold]{job.member.name}[/bold] is left out: its {job.minutes:.0f} minutes do not fit "
-            f"into the night any more{whole}"
+            f"{job.member.name} is left out: its {job.minutes:.0f} minutes do not fit "
+            f"into the night any more{never_words}"
         )
         return False
 
@@ -235,6 +230,9 @@ class _Night:
             try:
                 ended = carry_out(command, self._log(name), job.minutes_max * 60, self.signals)
             finally:
+                if self._halted:  # the request is there before the signal
+                    self.signals.shield()
+                    ended = None
                 minutes = round((self.tools.monotonic() - began_s) / 60, 2)
                 if ended is None or ended.late or ended.code not in (0, 1, 2, 3):
                     self._down(experiment)
@@ -246,20 +244,22 @@ class _Night:
                 if ended and ended.late:
                     trouble = f"it took longer than {job.minutes_max:.0f} minutes and was ended"
                 self._record(NightRun(start, code, minutes, trouble), new)
+        if self._halted:
+            raise KeyboardInterrupt
 
-    def _record(self, made: NightRun, folders: Sequence[Path]) -> None:
-        """The lines of a run, and of the planned fleet's where there is one, of its `folders`."""
-        folder, planned = told_apart(folders)
-        lines = lines_of(made, folder, self.suite.results, self.tools.now())
-        predictions = predictions_of(made.start, planned, self.suite.results, self.tools.now())
+    def _record(self, night_run: NightRun, folders: Sequence[Path]) -> None:
+        """Record a run from its `folders`, and the run of the planned fleet if there is one."""
+        folder, planned = newest_runs(folders)
+        lines = lines_of(night_run, folder, self.suite.results, self.tools.now())
+        predictions = predictions_of(night_run.start, planned, self.suite.results, self.tools.now())
         self.writer.append(*lines, *predictions)
-        if made.start.night == self.number:
+        if night_run.start.night == self.number:
             self.runs += lines
         first = lines[0]
         words = "valid" if first.valid else "disturbed" if first.disturbed else "not valid"
         if not first.valid:
             words += f": {'; '.join(first.reasons) or 'see it'}"
-        self.narrator.detail(escape(words))
+        self.narrator.detail(words)
 
     def _down(self, experiment: str) -> None:
         log = self._log("down")
@@ -274,14 +274,14 @@ class _Night:
     @property
     def _halted(self) -> str:
         """The reason that `sparecraft halt` gave; "" where nobody called it."""
-        halt = runs.read_halt(self.told)
+        halt = runs.read_halt(self.active_path)
         return halt.reason or "no reason was given" if halt else ""
 
-    def _interrupted(self, left_out: Sequence[str]) -> NoReturn:
-        left, halted = tuple(dict.fromkeys(left_out)), self._halted
-        names = ", ".join(left) or "nothing"
+    def _raise_interrupted(self, left_out: Sequence[str]) -> NoReturn:
+        remaining, halted = tuple(dict.fromkeys(left_out)), self._halted
+        names = ", ".join(remaining) or "nothing"
         self.writer.append(
-            End(night=self.number, at=self.tools.now(), runs=self.started, left_out=left,
+            End(night=self.number, at=self.tools.now(), runs=self.started, left_out=remaining,
                 halted=halted)
         )  # fmt: skip
         if halted:

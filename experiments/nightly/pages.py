@@ -25,11 +25,11 @@ from experiments.nightly.suite import Suite
 from experiments.nightly.tables import (
     ROWS_MAX,
     answer,
-    between,
     change_table,
     conditions_table,
     heads,
     levels_table,
+    pair_words,
     percentile_words,
     pooled_table,
     runs_tables,
@@ -46,7 +46,7 @@ _FRESH_MAX = 4  # of the headline
 
 @dataclass(frozen=True)
 class Site:
-    """Everything that the pages are made of."""
+    """The content of the pages."""
 
     suite: Suite
     history: History
@@ -65,32 +65,31 @@ class Site:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """The designs that the newest night did not run to their end: it ran out of time, or was
-        ended."""
+        """The designs that the newest night did not run to their end, because it ran out of time
+        or was ended."""
         return self.end.left_out if self.end else ()
 
     @property
     def entries(self) -> list[str]:
-        """The suite's, then those that only the history knows."""
-        own = [entry.called for entry in self.suite.file.designs]
-        return own + sorted(self.history.entries - set(own))
+        """The entries of the suite, then those that only the history has."""
+        suite_entries = [entry.label for entry in self.suite.file.designs]
+        return suite_entries + sorted(self.history.entries - set(suite_entries))
 
     def state(self, entry: str) -> str:
-        """Remarks on an entry beside its figures; mostly nothing."""
+        """Return a remark on an entry beside its figures; "" for most entries."""
         if entry in self.suite.gone:
             return f"its design cannot be read: {self.suite.gone[entry]}"
-        if entry not in {one.called for one in self.suite.file.designs}:
+        if entry not in {member.label for member in self.suite.file.designs}:
             return "no longer in the suite"
         if entry in self.left_out:
             return "left for the next night, in which it comes first"
-        runs = self.history.of(entry)
+        runs = self.history.runs_of(entry)
         if not runs:
             return "not run yet"
         return "" if any(run.valid for run in runs) else "no run was valid yet"
 
 
 def index_values(site: Site) -> dict[str, object]:
-    """Return the front page."""
     return {
         "headline": headline(site),
         "tiles": [tile(site, entry) for entry in site.entries],
@@ -110,21 +109,23 @@ def headline(site: Site) -> str:
     if not valid:
         first = f"Night {number_}: none of {len(runs)} runs was valid, so it says nothing."
     else:
-        late = missed(run for run in site.history.runs if run.night == number_)
-        met = f"SLO missed by {', '.join(late)}" if late else "no SLO missed"
+        missed_entries = missed(run for run in site.history.runs if run.night == number_)
+        met = f"SLO missed by {', '.join(missed_entries)}" if missed_entries else "no SLO missed"
         first = f"Night {number_}: {len(valid)} of {len(runs)} runs valid, {met}."
-    fresh = [f"{one.entry}: {change_words(one)}" for one in site.changes if _fresh(site, one)]
-    more = f"; and {len(fresh) - _FRESH_MAX} more" if len(fresh) > _FRESH_MAX else ""
-    told = "; ".join(fresh[:_FRESH_MAX]) + more
-    second = f" New: {told}." if fresh else " No new change."
+    fresh = [
+        f"{change.entry}: {change_words(change)}" for change in site.changes if _fresh(site, change)
+    ]
+    rest = f"; and {len(fresh) - _FRESH_MAX} more" if len(fresh) > _FRESH_MAX else ""
+    news = "; ".join(fresh[:_FRESH_MAX]) + rest
+    second = f" New: {news}." if fresh else " No new change."
     third = f" Left for the next night: {', '.join(site.left_out)}." if site.left_out else ""
-    spoilt = [run.entry for run in runs if run.disturbed]
-    by_others = f" Disturbed by others on the host: {', '.join(spoilt)}." if spoilt else ""
+    disturbed = [run.entry for run in runs if run.disturbed]
+    by_others = f" Disturbed by others on the host: {', '.join(disturbed)}." if disturbed else ""
     guarded = [run.entry for run in runs if run.stopped == "guard"]
     fourth = f" Stopped by guard: {', '.join(guarded)}." if guarded else ""
     halted = f"Halted: {site.end.halted.rstrip('.')}. " if site.end and site.end.halted else ""
-    gone = f" Cannot be read: {', '.join(site.tonight.gone)}." if site.tonight.gone else ""
-    return halted + first + by_others + (second if valid else "") + third + gone + fourth
+    unreadable = f" Cannot be read: {', '.join(site.tonight.gone)}." if site.tonight.gone else ""
+    return halted + first + by_others + (second if valid else "") + third + unreadable + fourth
 
 
 def _fresh(site: Site, change: Change) -> bool:
@@ -132,34 +133,34 @@ def _fresh(site: Site, change: Change) -> bool:
 
 
 def tile(site: Site, entry: str) -> dict[str, object]:
-    """One design on the front page: its last run, and where it comes from."""
-    runs = site.history.of(entry)
+    """Return one design of the front page: its last run, and the change that led to it."""
+    runs = site.history.runs_of(entry)
     judged = [run for run in runs if run.arm is not None and run.arm == (run.judged or run.arm)]
     last = _newest(judged) or _newest(runs)
-    own = [one for one in site.changes if one.entry == entry]
-    gone = entry not in {member.name for member in site.suite.members}
-    known = [(run.p95.ms, run.valid) for run in judged if run.p95 and run.p95.ms > 0]
+    entry_changes = [change for change in site.changes if change.entry == entry]
+    is_gone = entry not in {member.name for member in site.suite.members}
+    p95s = [(run.p95.ms, run.valid) for run in judged if run.p95 and run.p95.ms > 0]
     nights = counted(len(_nights(runs)), "night")
     return {
         "entry": entry,
         "state": site.state(entry),
-        "mood": "gone" if gone else _mood(last),
+        "mood": "gone" if is_gone else _mood(last),
         "answer": answer(last),
         "arm": last.arm if last else None,
         "p95": percentile_words(last.p95) if last else MISSING,
         "plan": usd(last.plan.get("usd_per_month")) if last else MISSING,
         "valid": bool(last and last.valid),
         "spark": sparkline(
-            known[-SPARK_RUNS:], f"p95 of {entry} in its last {len(known[-SPARK_RUNS:])} runs"
+            p95s[-SPARK_RUNS:], f"p95 of {entry} in its last {len(p95s[-SPARK_RUNS:])} runs"
         ),
-        "change": _last_change(own) if own else f"none in {nights}",
+        "change": _last_change(entry_changes) if entry_changes else f"none in {nights}",
         "night": last.night if last else None,
     }
 
 
-def _last_change(own: Sequence[Change]) -> str:
-    beside = sum(change.night == own[0].night for change in own) - 1
-    return change_words(own[0]) + (f"; {beside} more that night" if beside else "")
+def _last_change(changes: Sequence[Change]) -> str:
+    beside = sum(change.night == changes[0].night for change in changes) - 1
+    return change_words(changes[0]) + (f"; {beside} more that night" if beside else "")
 
 
 def _mood(run: Run | None) -> str:
@@ -172,8 +173,8 @@ def _mood(run: Run | None) -> str:
 
 def design_values(site: Site, entry: str) -> dict[str, object]:
     """Return the page of one design."""
-    runs = site.history.of(entry)
-    own = tuple(one for one in site.changes if one.entry == entry)
+    runs = site.history.runs_of(entry)
+    entry_changes = tuple(change for change in site.changes if change.entry == entry)
     front, ghost, ghost_words = fronts(site, runs)
     return {
         "entry": entry,
@@ -183,7 +184,7 @@ def design_values(site: Site, entry: str) -> dict[str, object]:
         "figures": [
             latency_figure(runs, "p95"),
             latency_figure(runs, "p99"),
-            gain_figure(runs, "p95", own),
+            gain_figure(runs, "p95", entry_changes),
             errors_figure(runs),
             burn_figure(runs),
             plan_figure(runs),
@@ -191,9 +192,9 @@ def design_values(site: Site, entry: str) -> dict[str, object]:
             scatter_figure(runs, front, ghost, ghost_words),
             *levels_figures(runs),
         ] if any(run.arm for run in runs) else levels_figures(runs),
-        "levels": levels_table(site.history, entry, own),
+        "levels": levels_table(site.history, entry, entry_changes),
         "pooled": pooled_table(runs),
-        "changes": change_table(own),
+        "changes": change_table(entry_changes),
         "runs": runs_tables(runs),
         "conditions": conditions_table(runs),
         "not_valid": [
@@ -208,29 +209,29 @@ def design_values(site: Site, entry: str) -> dict[str, object]:
 def _design_headline(runs: Sequence[Run]) -> str:
     if not runs:
         return "It was never run."
-    made = heads(runs)
-    valid = sum(run.valid for run in made)
+    run_heads = heads(runs)
+    valid = sum(run.valid for run in run_heads)
     nights = counted(len(_nights(runs)), "night")
-    words = f"{counted(len(made), 'run')} in {nights}, {valid} valid."
+    counts = f"{counted(len(run_heads), 'run')} in {nights}, {valid} valid."
     if not valid:
-        return f"{words} No night had a valid run, so nothing can be said."
+        return f"{counts} No night had a valid run, so nothing can be said."
     judged = [run for run in runs if run.valid and run.arm == run.judged]
     last = _newest(judged)
     if last is None:
-        return words
+        return counts
     if last.arm is None or not last.slo:
-        return f"{answer(last)} in night {last.night}, the newest valid one. {words}"
-    met = {True: "met", False: "missed", None: "may have met"}[last.slo_met]
-    said = f"{last.arm} {met} the SLO in night {last.night}, the newest valid one"
+        return f"{answer(last)} in night {last.night}, the newest valid one. {counts}"
+    outcome = {True: "met", False: "missed", None: "may have met"}[last.slo_met]
+    sentence = f"{last.arm} {outcome} the SLO in night {last.night}, the newest valid one"
     if last.p95:
-        said += f", with a p95 of {percentile_words(last.p95)}"
+        sentence += f", with a p95 of {percentile_words(last.p95)}"
     pooled = night_gain(judged, "p95")
     if pooled:
         low, high = math.exp(pooled.low), math.exp(pooled.high)
-        said += f"; {last.baseline}'s p95 over its own is {factor(math.exp(pooled.log))} "
-        said += f"({interval(low, high)}) over {counted(pooled.runs, 'run')}"
-        said += ", which shows no difference" if low <= 1 <= high else ""
-    return f"{said}. {words}"
+        sentence += f"; {last.baseline}'s p95 over its own is {factor(math.exp(pooled.log))} "
+        sentence += f"({interval(low, high)}) over {counted(pooled.runs, 'run')}"
+        sentence += ", which shows no difference" if low <= 1 <= high else ""
+    return f"{sentence}. {counts}"
 
 
 def slo_words(run: Run) -> str:
@@ -242,38 +243,40 @@ def slo_words(run: Run) -> str:
     ]
     if "max_error_share" in run.slo:
         limits.append(f"errors at most {percent(run.slo['max_error_share'])}")
-    when = {"before": "set before the first run", "after": "set after the first runs"}
-    parts = [", ".join(limits), when.get(run.slo_set or "", ""), run.note]
+    set_words = {"before": "set before the first run", "after": "set after the first runs"}
+    parts = [", ".join(limits), set_words.get(run.slo_set or "", ""), run.note]
     return "; ".join(part for part in parts if part)
 
 
 def fronts(
     site: Site, runs: Sequence[Run]
 ) -> tuple[list[dict[str, float]], list[dict[str, float]], str]:
-    """Points of the newest front, of one about a week older, and what that one is called."""
-    known: list[tuple[Run, list[dict[str, float]]]] = []
+    """Return the points of the newest front and of one about a week older, and that one's name."""
+    dated_fronts: list[tuple[Run, list[dict[str, float]]]] = []
     for run in reversed(heads(runs)):
         points = front_of(site.suite.results / run.folder) if run.folder and run.valid else []
-        if points and not known:
-            known.append((run, points))
-        elif points and run.night < known[0][0].night:
-            known.append((run, points))
-            if run.night <= known[0][0].night - _GHOST_NIGHTS:
+        if points and not dated_fronts:
+            dated_fronts.append((run, points))
+        elif points and run.night < dated_fronts[0][0].night:
+            dated_fronts.append((run, points))
+            if run.night <= dated_fronts[0][0].night - _GHOST_NIGHTS:
                 break
-    if not known:
+    if not dated_fronts:
         return [], [], ""
-    if len(known) == 1:
-        return known[0][1], [], ""
-    before, points = known[-1]
-    return known[0][1], points, f"front of night {before.night}"
+    if len(dated_fronts) == 1:
+        return dated_fronts[0][1], [], ""
+    before, points = dated_fronts[-1]
+    return dated_fronts[0][1], points, f"front of night {before.night}"
 
 
-def commits_between(found: Sequence[Change]) -> list[dict[str, object]]:
-    """Return the commits between the nights of each change; nothing where git does not know."""
-    told = {change.commits: change for change in found if change.commits[0] != change.commits[1]}
+def commits_between(changes: Sequence[Change]) -> list[dict[str, object]]:
+    """Return the commits between the nights of each change, unless git does not know them."""
+    commit_pairs = {
+        change.commits: change for change in changes if change.commits[0] != change.commits[1]
+    }
     return [
-        {"words": between(commits), "lines": lines}
-        for commits in told
+        {"words": pair_words(commits), "lines": lines}
+        for commits in commit_pairs
         if (lines := _log(*(str(commit).removesuffix("-dirty") for commit in commits)))
     ]
 
@@ -281,10 +284,10 @@ def commits_between(found: Sequence[Change]) -> list[dict[str, object]]:
 def _log(before: str, after: str) -> list[str]:
     command = ["git", "-C", str(ROOT), "log", "--oneline", "-n", "50", f"{before}..{after}", "--"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return []
-    return done.stdout.splitlines()
+    return process.stdout.splitlines()
 
 
 def _report_links(site: Site, runs: Sequence[Run]) -> list[dict[str, str]]:

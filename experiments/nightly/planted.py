@@ -1,10 +1,10 @@
-"""Made-up nights of a design with a change planted in them, and what a night tells of it.
+"""Made-up nights of a design with a planted change, and the report of each night on it.
 
 python -m experiments.nightly.planted
 
 Two arms, 960 requests each a night. A night's latencies differ by 8 % within a run and by the
 host, whose speed differs by 10 % from night to night and slows latencies and reference kernel
-alike. From night 31 on the change is there. Each night is looked at as `nightly` does.
+alike. The change is there from night 31 on. Each night is examined as `nightly` does.
 """
 
 from __future__ import annotations
@@ -51,35 +51,35 @@ PLANTED = (
 )
 
 
-def made_up_nights(
-    planted: Planted, nights: int = 40, at: int = 31, seed: int = 20261128
-) -> list[list[Run]]:
-    """Return the lines of each night, with the change from night `at` on."""
+def made_up_nights(planted: Planted, nights: int = 40, seed: int = 20261128) -> list[list[Run]]:
+    """Return the lines of each night."""
     rng = np.random.default_rng(seed)
-    made = []
+    lines_by_night = []
     for night in range(1, nights + 1):
-        is_there = at <= night <= planted.until
-        now = planted if is_there else Planted("nothing")
-        host = math.exp(rng.normal(0, _HOST_SPREAD)) * now.slower_host
-        p95_ms = 200.0 * host * now.slower * math.exp(rng.normal(0, _LATENCY_SPREAD))
-        log = math.log(2.2 * now.gain) + rng.normal(0, _GAIN_SPREAD)
+        active = planted if 31 <= night <= planted.until else Planted("nothing")
+        host = math.exp(rng.normal(0, _HOST_SPREAD)) * active.slower_host
+        p95_ms = 200.0 * host * active.slower * math.exp(rng.normal(0, _LATENCY_SPREAD))
+        log = math.log(2.2 * active.gain) + rng.normal(0, _GAIN_SPREAD)
         beyond = 0.02 if p95_ms < 500 else 0.4  # of requests longer than the limit of p95
-        made.append(made_up_run(
-            night, log=log, error=_GAIN_SPREAD, p95_ms=p95_ms, errors=now.errors,
+        lines_by_night.append(made_up_run(
+            night, log=log, error=_GAIN_SPREAD, p95_ms=p95_ms, errors=active.errors,
             reference_per_s=_KERNEL_PER_S / host,
             burn={"p95_ms": rng.binomial(REQUESTS, beyond) / REQUESTS / 0.05},
-            plan={"feasible": True, "usd_per_month": _USD_A_MONTH * now.dearer,
+            plan={"feasible": True, "usd_per_month": _USD_A_MONTH * active.dearer,
                   "p95_ms": 280.0, "prices_as_of": "2026-05-04"},
-            cost={"usd": 0.02, "usd_per_month": 117.0 * now.dearer,
-                  "usd_per_million_good": _USD_A_MILLION * now.dearer
-                  * REQUESTS / (REQUESTS - now.errors)},
+            cost={"usd": 0.02, "usd_per_month": 117.0 * active.dearer,
+                  "usd_per_million_good": _USD_A_MILLION * active.dearer
+                  * REQUESTS / (REQUESTS - active.errors)},
         ))  # fmt: skip
-    return made
+    return lines_by_night
 
 
 def made_up_run(night: int, entry: str = "mediawiki-noisy", **changes: Any) -> list[Run]:
-    """Two arms of a valid run; `log` and `error` are the gain's, p95 that of the replicated arm,
-    the rest keys of a line."""
+    """Return the two arms of a valid run.
+
+    `log` and `error` are those of the gain, `p95_ms` is that of the replicated arm; the rest are
+    keys of a line.
+    """
     log, error = changes.pop("log", 0.5), changes.pop("error", 0.1)
     p95_ms = changes.pop("p95_ms", 300.0)
     at = T0 + timedelta(days=night)
@@ -100,9 +100,12 @@ def made_up_run(night: int, entry: str = "mediawiki-noisy", **changes: Any) -> l
     def tail(ms: float) -> dict[str, Any]:
         return {
             name: Percentile(
-                ms=ms * by, low_ms=ms * by * 0.8, high_ms=ms * by * 1.25, samples=REQUESTS
+                ms=ms * factor,
+                low_ms=ms * factor * 0.8,
+                high_ms=ms * factor * 1.25,
+                samples=REQUESTS,
             )
-            for name, by in (("p50", 0.3), ("p95", 1.0), ("p99", 1.8))
+            for name, factor in (("p50", 0.3), ("p95", 1.0), ("p99", 1.8))
         }
 
     gain = Gain(log=log, low=log - 1.96 * error, high=log + 1.96 * error)
@@ -115,11 +118,11 @@ def made_up_run(night: int, entry: str = "mediawiki-noisy", **changes: Any) -> l
     ]  # fmt: skip
 
 
-def told_of(
+def report_changes(
     nights: Sequence[Sequence[Run]], tell: Callable[[int, Sequence[Change]], None]
 ) -> dict[int, list[str]]:
-    """Changes that each night tells and no earlier one told, by its number."""
-    found: dict[int, list[str]] = {}
+    """Return the changes that each night reports first, by its number."""
+    identities_by_night: dict[int, list[str]] = {}
     runs: list[Run] = []
     ends: list[End] = []
     for number, lines in enumerate(nights, start=1):
@@ -128,13 +131,13 @@ def told_of(
         identities = tuple(change.identity for change in fresh)
         ends.append(End(night=number, at=lines[0].at, runs=1, changes=identities))
         if fresh:
-            found[number] = list(identities)
+            identities_by_night[number] = list(identities)
             tell(number, fresh)
-    return found
+    return identities_by_night
 
 
 def main() -> None:
-    """Print what is told of each planted change, night by night."""
+    """Print the reports on each planted change, night by night."""
     for planted in PLANTED:
         print(f"\n{planted.words}:")
         nights = made_up_nights(planted)
@@ -143,7 +146,7 @@ def main() -> None:
             for change in fresh:
                 print(f"  told in night {number}: {change_words(change)}")
 
-        if not told_of(nights, tell):
+        if not report_changes(nights, tell):
             print("  nothing is told")
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from experiments.nightly.history import History, Run
+from experiments.nightly.levels import PERCENTILES
 from experiments.record.telemetry import Point
 
 Fields = dict[str, float | int | str | None]
@@ -34,15 +35,15 @@ def _fields(run: Run) -> Fields:
         "usd_per_million_good": run.cost.get("usd_per_million_good"),
         "planned_usd_per_month": run.plan.get("usd_per_month"),
     }
-    for name in ("p50", "p95", "p99"):
-        if (found := getattr(run, name)) is not None:
+    for name in PERCENTILES:
+        if (percentile := getattr(run, name)) is not None:
             fields |= {
-                f"{name}_ms": found.ms,
-                f"{name}_low_ms": found.low_ms,
-                f"{name}_high_ms": found.high_ms,
+                f"{name}_ms": percentile.ms,
+                f"{name}_low_ms": percentile.low_ms,
+                f"{name}_high_ms": percentile.high_ms,
             }
     fields |= {f"slo_{key}": float(limit) for key, limit in run.slo.items()}
-    fields |= {f"burn_{key.removesuffix('_ms')}": float(one) for key, one in run.burn.items()}
+    fields |= {f"burn_{key.removesuffix('_ms')}": float(rate) for key, rate in run.burn.items()}
     fields |= dict(run.levels)
     for name, gain in run.gains.items():
         fields[f"gain_{name}"] = math.exp(gain.log)

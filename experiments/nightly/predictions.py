@@ -20,8 +20,9 @@ _DAMAGED = (KeyError, TypeError, ValueError, AttributeError)
 def predictions_of(
     start: Start, folder: Path | None, results: Path, now: datetime
 ) -> Sequence[Prediction]:
-    """Return the line of the run in `folder`, which measured a plan of the run that was started;
-    none where there is no such run, or it left no result.
+    """Return the line of the run in `folder`, which measured the plan of the started run.
+
+    There is none if there is no such run, or it left no result.
     """
     if folder is None:
         return ()
@@ -37,8 +38,12 @@ def _line(
     start: Start, folder: Path, results: Path, now: datetime, result: Result, plan: Plan
 ) -> Prediction:
     promise, compared = result["promise"], result[result["kind"]]["predicted"]
-    reasons = [why for one in result["verdicts"].values() for why in one.get("reasons") or ()]
-    used = [tier.utilisation for tier in plan.tiers.values() if tier.utilisation is not None]
+    reasons = [
+        reason for verdict in result["verdicts"].values() for reason in verdict.get("reasons") or ()
+    ]
+    utilisations = [
+        tier.utilisation for tier in plan.tiers.values() if tier.utilisation is not None
+    ]
     cost = promise["usd_per_month"]
     return Prediction(
         night=start.night,
@@ -52,10 +57,10 @@ def _line(
         commit=result["commit"],
         valid=bool(result["valid"]),
         reasons=tuple(map(str, reasons)),
-        promise=promise["verdict"] if promise.get("claimed", True) else "undecided",
+        promise=promise["verdict"] if promise["claimed"] else "undecided",
         services=_services(read_manifest(folder)),
         policy=plan.policy,
-        utilisation=max(used, default=None),
+        utilisation=max(utilisations, default=None),
         confidence=compared["predicted_confidence"],
         usd_before=cost["before"],
         usd_after=cost["after"],
@@ -72,31 +77,33 @@ def _services(manifest: Mapping[str, Any]) -> tuple[str, ...]:
 def _values(
     promise: Mapping[str, Any], compared: Mapping[str, Any]
 ) -> Iterator[tuple[str, PredictedValue]]:
-    """Percentiles without faults, shares beyond the SLO's limits, and each tier's CPU; those that
-    were predicted, and measured by enough requests."""
-    for name, one in compared["latency"].items():
-        if not one["insufficient"]:
-            yield from _value(name, one, "ci_low", "ci_high")
-    for limit, one in promise["clauses"].items():
-        share = {**one, "measured": one["share"]}
+    """Yield percentiles without faults, shares beyond the SLO's limits, and each tier's CPU.
+
+    Only those that were predicted, and measured by enough requests.
+    """
+    for name, figure in compared["latency"].items():
+        if not figure["insufficient"]:
+            yield from _value(name, figure, "ci_low", "ci_high")
+    for limit, figure in promise["clauses"].items():
+        share = {**figure, "measured": figure["share"]}
         yield from _value(f"beyond/{limit}", share, "low", "high")
-    for tier, one in compared["utilisation"].items():
-        yield from _value(f"cpu/{tier}", one, "ci_low", "ci_high")
+    for tier, figure in compared["utilisation"].items():
+        yield from _value(f"cpu/{tier}", figure, "ci_low", "ci_high")
 
 
 def _value(
-    name: str, one: Mapping[str, Any], low: str, high: str
+    name: str, figure: Mapping[str, Any], low: str, high: str
 ) -> Iterator[tuple[str, PredictedValue]]:
-    if one["predicted"] is not None and one["measured"] is not None:
+    if figure["predicted"] is not None and figure["measured"] is not None:
         yield (
             name,
             PredictedValue(
-                predicted=one["predicted"],
-                low=one["predicted_low"],
-                high=one["predicted_high"],
-                measured=one["measured"],
-                measured_low=one[low],
-                measured_high=one[high],
-                covered=one["covered"],
+                predicted=figure["predicted"],
+                low=figure["predicted_low"],
+                high=figure["predicted_high"],
+                measured=figure["measured"],
+                measured_low=figure[low],
+                measured_high=figure[high],
+                covered=figure["covered"],
             ),
         )

@@ -1,8 +1,8 @@
 """The reference kernel: a fixed piece of work, timed on this host before each run of a night.
 
-A fleet that is as slow as the host is not a slower fleet. The kernel does what services do on a
-core: it counts, hashes, looks into memory beyond the caches, and crosses into the operating
-system. Its time is wall time, so that what other guests take from the host is in it.
+If the host is slower, the fleet is not. The kernel does the work of services on a core: it counts,
+hashes, reads memory beyond the caches, and calls the operating system. Its time is wall time, which
+includes the time that other guests take from the host.
 """
 
 from __future__ import annotations

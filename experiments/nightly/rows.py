@@ -1,11 +1,11 @@
-"""A run's folder as lines of the history, one per arm, all of it from files that the run left."""
+"""A run's folder as lines of the history, one per arm, read from the files that the run left."""
 
 from __future__ import annotations
 
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,19 +21,19 @@ from core.statistics.percentiles import time_out_of
 from core.units import HOURS_PER_MONTH
 from experiments import kinds
 from experiments.nightly.history import Gain, Percentile, Run, Start
+from experiments.nightly.levels import PERCENTILES
 from experiments.record.cost import measured_usd_per_month
 from experiments.record.metrics.bootstrap import (
     correlated_s,
     intervals,
-    quantile_value,
     seeded,
     stratum,
 )
 from experiments.record.metrics.frames import ALLOWED, prepared
 from experiments.record.metrics.latency import QUANTILES
+from experiments.record.metrics.predicted import single
 from experiments.record.result import validity
 
-PERCENTILES = ("p50", "p95", "p99")
 _DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError)
 _SET: dict[Any, str] = {True: "before", False: "after"}  # the first run, of an SLO
 
@@ -45,53 +45,55 @@ class NightRun:
     start: Start
     exit_code: int | None  # None: nobody was there to see it
     minutes: float | None
-    trouble: str = ""  # why it is not what it should be, beyond what its files say
+    trouble: str = ""  # a problem beyond those in its files
 
 
-def lines_of(made: NightRun, folder: Path | None, results: Path, now: datetime) -> list[Run]:
-    """Return a line per arm of a run; one without an arm where there is none, or no run at all."""
+def lines_of(night_run: NightRun, folder: Path | None, results: Path, now: datetime) -> list[Run]:
+    """Return a line per arm of a run; one line without an arm if there is no arm or no run."""
     head: dict[str, Any] = {
-        **made.start.model_dump(exclude={"schema_", "what", "at"}),
+        **night_run.start.model_dump(exclude={"schema_", "what", "at"}),
         "at": now,
-        "minutes": made.minutes,
-        "exit_code": made.exit_code,
+        "minutes": night_run.minutes,
+        "exit_code": night_run.exit_code,
     }
     try:
         result = read_result(folder) if folder else None
         if result is not None and folder is not None:
-            return _lines(made, head, result, folder, results)
+            return _lines(night_run, head, result, folder, results)
     except SparecraftError as error:
-        made = replace(made, trouble=f"{made.trouble} {error}".strip())
+        night_run = replace(night_run, trouble=f"{night_run.trouble} {error}".strip())
     except (*_DAMAGED, pl.exceptions.PolarsError) as error:
-        said = f"{folder} is damaged: {type(error).__name__}: {error}"
-        made = replace(made, trouble=f"{made.trouble} {said}".strip())
-    reason = made.trouble or f"`sparecraft run` ended with {made.exit_code} and left no result"
+        damage = f"{folder} is damaged: {type(error).__name__}: {error}"
+        night_run = replace(night_run, trouble=f"{night_run.trouble} {damage}".strip())
+    reason = (
+        night_run.trouble or f"`sparecraft run` ended with {night_run.exit_code} and left no result"
+    )
     return [Run(**head, valid=False, reasons=(reason,))]
 
 
 def _lines(
-    made: NightRun, head: dict[str, Any], result: Result, folder: Path, results: Path
+    night_run: NightRun, head: dict[str, Any], result: Result, folder: Path, results: Path
 ) -> list[Run]:
     manifest = manifest_if_any(folder)
     body = result[result["kind"]]
-    head = head | _head_of(made, folder.relative_to(results), result, manifest)
+    head = head | _head_of(night_run, folder.relative_to(results), result, manifest)
     arms = body.get("arms")
     if not isinstance(arms, Mapping) or not arms:
         met = (result["slo"] or {}).get("met")  # of the run, whose one line has no arm
         return [Run(**{**head, "judged": None, "slo_met": met})]
     frame = _requests(folder, manifest)
     return [
-        Run(**{**head, **_of_arm(str(arm), figures, result, body, manifest, frame),
+        Run(**{**head, **_arm_fields(str(arm), figures, result, body, manifest, frame),
                "cost": head["cost"] | _per_million(head["cost"], figures)})
         for arm, figures in arms.items()
     ]  # fmt: skip
 
 
 def _head_of(
-    made: NightRun, folder: Path, result: Result, manifest: Mapping[str, Any]
+    night_run: NightRun, folder: Path, result: Result, manifest: Mapping[str, Any]
 ) -> dict[str, object]:
     """Return the facts that a run's arms share."""
-    reasons = [made.trouble] if made.trouble else []
+    reasons = [night_run.trouble] if night_run.trouble else []
     for name in VERDICTS:
         verdict = result["verdicts"].get(name) or {}
         reasons += [f"{name}: {reason}" for reason in verdict.get("reasons") or ()]
@@ -104,13 +106,13 @@ def _head_of(
         "folder": str(folder),
         "kind": result["kind"],
         "platform": result["platform"],
-        "started": _time(result["started"]),
+        "started": _parse_time(result["started"]),
         "version": versions.get("sparecraft"),
         "commit": result["commit"],
         "host": result["host"],
-        "valid": bool(result["valid"]) and not made.trouble,
+        "valid": bool(result["valid"]) and not night_run.trouble,
         "reasons": tuple(reasons),
-        "disturbed": validity(result) == "disturbed" and not made.trouble,
+        "disturbed": validity(result) == "disturbed" and not night_run.trouble,
         "stopped": (result["stopped"] or {}).get("by", ""),
         "found": result["found"],
         "cost": {
@@ -129,7 +131,11 @@ def _head_of(
         },
         "baseline": compared.get("baseline"),
         "judged": slo.get("arm"),
-        "slo": {key: float(one) for key, one in (slo.get("asked") or {}).items() if _number(one)},
+        "slo": {
+            key: float(limit)
+            for key, limit in (slo.get("asked") or {}).items()
+            if _is_number(limit)
+        },
         "slo_set": _SET.get((slo.get("asked") or {}).get("preregistered")),
         "levels": _levels(result),
     }
@@ -144,7 +150,7 @@ def _levels(result: Result) -> dict[str, float]:
 
 
 def _per_million(cost: Mapping[str, float | None], figures: Mapping[str, Any]) -> dict[str, float]:
-    """Cost of a million requests that are answered ok, at the rate and the fleet measured."""
+    """Return the cost of a million good requests, at the measured rate and fleet."""
     per_month, good_per_s = cost["usd_per_month"], figures.get("goodput_per_s")
     if per_month is None or not good_per_s:
         return {}
@@ -152,12 +158,12 @@ def _per_million(cost: Mapping[str, float | None], figures: Mapping[str, Any]) -
 
 
 def _table(body: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return a table of a kind's own part; what another kind calls so may be something else."""
-    found = body.get(key)
-    return found if isinstance(found, Mapping) else {}
+    """Return a table of a kind's own part; empty if this kind has another value by that name."""
+    table = body.get(key)
+    return table if isinstance(table, Mapping) else {}
 
 
-def _of_arm(
+def _arm_fields(
     arm: str,
     figures: Mapping[str, Any],
     result: Result,
@@ -166,18 +172,18 @@ def _of_arm(
     frame: pl.DataFrame | None,
 ) -> dict[str, object]:
     slo = result["slo"] or {}
-    own = None if frame is None else frame.filter(pl.col("arm") == arm)
-    blocks = [one for one in body.get("host_blocks") or () if one.get("arm") == arm]
+    arm_requests = None if frame is None else frame.filter(pl.col("arm") == arm)
+    blocks = [block for block in body.get("host_blocks") or () if block.get("arm") == arm]
     return {
         "arm": arm,
         "requests": int(figures.get("requests") or 0),
         "errors": int(figures.get("errors") or 0),
-        "core_speed": _median([one.get("core_speed") for one in blocks]),
-        "stolen_share": _mean([one.get("stolen_share") for one in blocks]),
-        "others_share": _mean([one.get("others_share") for one in blocks]),
-        **_percentiles(figures, own, manifest),
+        "core_speed": _average_over(blocks, "core_speed", statistics.median),
+        "stolen_share": _average_over(blocks, "stolen_share", statistics.fmean),
+        "others_share": _average_over(blocks, "others_share", statistics.fmean),
+        **_percentiles(figures, arm_requests, manifest),
         "slo_met": ((slo.get("arms") or {}).get(arm) or {}).get("met"),
-        "burn": _burn(own, figures, slo.get("asked") or {}),
+        "burn": _burn(arm_requests, figures, slo.get("asked") or {}),
         "gains": _gains(arm, body),
     }
 
@@ -191,44 +197,39 @@ def _requests(folder: Path, manifest: Mapping[str, Any]) -> pl.DataFrame | None:
 
 
 def _percentiles(
-    figures: Mapping[str, Any], own: pl.DataFrame | None, manifest: Mapping[str, Any]
+    figures: Mapping[str, Any], arm_requests: pl.DataFrame | None, manifest: Mapping[str, Any]
 ) -> dict[str, Percentile | None]:
-    """Percentiles with intervals that hold for correlated requests and for blocks that differ."""
-    found: Mapping[str, tuple[float, float, float] | None] = {}
-    if own is not None and own.height:
+    """Return percentiles; their intervals hold for correlated requests and differing blocks."""
+    estimates: Mapping[str, tuple[float, float, float] | None] = {}
+    if arm_requests is not None and arm_requests.height:
         blocks = [
             [stratum([rows]) for _, rows in block.group_by("phase", maintain_order=True)]
-            for _, block in own.sort("repeat").group_by("repeat", maintain_order=True)
+            for _, block in arm_requests.sort("repeat").group_by("repeat", maintain_order=True)
         ]
-        values = {name: _single(QUANTILES[name]) for name in PERCENTILES}
-        found = intervals(blocks, values, block_s=correlated_s(manifest), rng=seeded(manifest))
-    few = figures.get("insufficient") or ()
+        values = {name: single(QUANTILES[name]) for name in PERCENTILES}
+        estimates = intervals(blocks, values, block_s=correlated_s(manifest), rng=seeded(manifest))
+    insufficient = figures.get("insufficient") or ()
     result: dict[str, Percentile | None] = {}
     for name in PERCENTILES:
-        value, low, high = found.get(name) or (figures.get(f"{name}_ms"), None, None)
+        value, low, high = estimates.get(name) or (figures.get(f"{name}_ms"), None, None)
         result[name] = None if value is None else Percentile(
             ms=value, low_ms=low, high_ms=high, samples=int(figures.get("samples") or 0),
-            sufficient=name not in few,
+            sufficient=name not in insufficient,
         )  # fmt: skip
     return result
 
 
-def _single(quantile: float) -> Any:
-    value = quantile_value(quantile)
-    return lambda arms: value(arms[0]) or None  # a latency of zero has no logarithm
-
-
 def _burn(
-    own: pl.DataFrame | None, figures: Mapping[str, Any], asked: Mapping[str, Any]
+    arm_requests: pl.DataFrame | None, figures: Mapping[str, Any], limits: Mapping[str, Any]
 ) -> dict[str, float]:
     """Return the burn rate of each limit's error budget: 1 is just what the SLO allows."""
     burn = {}
     for key, allowed in ALLOWED.items():
-        if asked.get(key) is not None and own is not None and own.height:
-            bad = (pl.col("outcome") != "ok") | (pl.col("latency_ms") > float(asked[key]))
-            burn[key] = own.filter(bad).height / own.height / allowed
-    if asked.get("max_error_share") and figures.get("error_share") is not None:
-        burn["max_error_share"] = float(figures["error_share"]) / float(asked["max_error_share"])
+        if limits.get(key) is not None and arm_requests is not None and arm_requests.height:
+            is_bad = (pl.col("outcome") != "ok") | (pl.col("latency_ms") > float(limits[key]))
+            burn[key] = arm_requests.filter(is_bad).height / arm_requests.height / allowed
+    if limits.get("max_error_share") and figures.get("error_share") is not None:
+        burn["max_error_share"] = float(figures["error_share"]) / float(limits["max_error_share"])
     return burn
 
 
@@ -251,8 +252,10 @@ def _gains(arm: str, body: Mapping[str, Any]) -> dict[str, Gain]:
 
 
 def front_of(folder: Path) -> list[dict[str, float]]:
-    """Cost against predicted p95, cheapest first, of the plan's fronts that are of a percentile;
-    none where the plan has none, or is torn."""
+    """Return cost against predicted p95, cheapest first, of the plan's fronts for percentiles.
+
+    Empty if the plan has none, or its file is damaged.
+    """
     try:
         fronts = json.loads((folder / "plan.json").read_text(encoding="utf-8"))["pareto"]
         points = sorted(
@@ -270,7 +273,7 @@ def front_of(folder: Path) -> list[dict[str, float]]:
     return front
 
 
-def _number(value: object) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -278,19 +281,16 @@ def _log(value: Any) -> float | None:
     return math.log(value) if value else None
 
 
-def _median(values: Sequence[Any]) -> float | None:
-    known = [float(value) for value in values if value is not None]
-    return statistics.median(known) if known else None
+def _average_over(
+    blocks: Sequence[Mapping[str, Any]], name: str, average: Callable[[list[float]], float]
+) -> float | None:
+    values = [float(block[name]) for block in blocks if block.get(name) is not None]
+    return average(values) if values else None
 
 
-def _mean(values: Sequence[Any]) -> float | None:
-    known = [float(value) for value in values if value is not None]
-    return statistics.fmean(known) if known else None
-
-
-def _time(value: Any) -> datetime | None:
+def _parse_time(value: Any) -> datetime | None:
     try:
-        found = datetime.fromisoformat(str(value))
+        time = datetime.fromisoformat(str(value))
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

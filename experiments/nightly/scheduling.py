@@ -1,5 +1,7 @@
-"""A night's runs, in order: first what was left out, then what is oldest, then what is
-least certain. A second run of a design comes after the first of every other."""
+"""A night's runs, in order: designs that were left out, then the oldest, then the least certain.
+
+A second run of a design comes after the first run of every other design.
+"""
 
 from __future__ import annotations
 
@@ -31,58 +33,55 @@ class Job:
 
 
 def jobs(members: Sequence[Member], history: History) -> list[Job]:
-    """Every run of a night, the most wanted first."""
+    """Return every run of a night, the most urgent first."""
     left_out = history.ends[-1].left_out if history.ends else ()
     ordered = sorted(
         members,
-        key=lambda one: (
-            one.name not in left_out,
-            _last_valid_night(history.of(one.name)),
-            -_uncertainty(history.of(one.name)),
+        key=lambda member: (
+            member.name not in left_out,
+            max((run.night for run in history.runs_of(member.name) if run.valid), default=0),
+            -_uncertainty(history.runs_of(member.name)),
         ),
     )
-    found = []
-    for repeat in range(max((one.entry.repeats for one in members), default=0)):
+    night_jobs = []
+    for repeat in range(max((member.entry.repeats for member in members), default=0)):
         for member in ordered:
             if repeat < member.entry.repeats:
-                runs = history.of(member.name)
+                runs = history.runs_of(member.name)
                 seed = _seed(member, runs, repeat)
-                found.append(Job(member, repeat, seed, expected_minutes(member, runs)))
-    return found
+                night_jobs.append(Job(member, repeat, seed, expected_minutes(member, runs)))
+    return night_jobs
 
 
 def expected_minutes(member: Member, runs: Sequence[Run]) -> float:
-    """Return the median of this design's runs as it is now, else what the design says."""
-    took = {
+    """Return the median of the runs of this version of the design, else the design's estimate."""
+    durations = {
         (run.night, run.number): run.minutes
         for run in runs
         if run.run is not None and run.digest == member.digest and run.minutes is not None
     }
-    return statistics.median(took.values()) if took else member.expected_minutes
+    return statistics.median(durations.values()) if durations else member.expected_minutes
 
 
 def _seed(member: Member, runs: Sequence[Run], repeat: int) -> int:
     """Return this run's seed: the suite's, the design's if that states one, else a new one."""
     entry = member.entry
-    made = {(run.night, run.number): run.seed for run in runs if run.run is not None}
+    past_seeds = {(run.night, run.number): run.seed for run in runs if run.run is not None}
     if entry.seeds is not None:
-        last = {seed: index for index, seed in sorted(made.items())}
+        last = {seed: index for index, seed in sorted(past_seeds.items())}
         turns = sorted(entry.seeds, key=lambda seed: last.get(seed, (0, 0)))
         return turns[repeat % len(turns)]
     if entry.seed is not None:
-        return entry.seed + len(made) + repeat
-    own = member.design.experiment.design
-    return own.seed if own.seed_is_stated else own.seed + repeat
-
-
-def _last_valid_night(runs: Sequence[Run]) -> int:
-    """0 if no run was valid yet."""
-    return max((run.night for run in runs if run.valid), default=0)
+        return entry.seed + len(past_seeds) + repeat
+    design = member.design.experiment.design
+    return design.seed if design.seed_is_stated else design.seed + repeat
 
 
 def _uncertainty(runs: Sequence[Run]) -> float:
-    """Width of the interval of the design's gain over all its runs, of the arm where it is widest;
-    infinite while nothing is known of it."""
+    """Return the width of the interval of the design's gain over all its runs, for the widest arm.
+
+    Infinite if no run has a gain.
+    """
     arms = {run.arm for run in runs if run.valid and WATCHED in run.gains}
     widths = []
     for arm in arms:

@@ -1,4 +1,4 @@
-"""The static site: built beside the old one and put in its place when it is whole."""
+"""The static site: built beside the old one, and put in its place when it is complete."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ _OF_RUN = ("report.html", "result.json", "plan.json")
 
 
 def build_site(suite: Suite) -> Path:
-    """Make the site anew of the history as it is, and return its index.html. Whoever builds it at
-    the same time waits, and then builds it of the history as it is then.
+    """Build the site from the present history, and return its index.html.
+
+    A second process that builds it at the same time waits, and then uses the history of that time.
 
     Raises: DiskFull, with the old site as it was.
     """
     suite.folder.mkdir(parents=True, exist_ok=True)
     with space_for(suite.folder), (suite.folder / ".site.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel lets go of it however its holder ends
-        return _built(suite, read_history(suite.folder))
+        return _build(suite, read_history(suite.folder))
 
 
-def _built(suite: Suite, history: History) -> Path:
+def _build(suite: Suite, history: History) -> Path:
     site, new, old = (suite.folder / name for name in ("site", ".site.new", ".site.old"))
     if old.is_dir() and not site.is_dir():  # ended between the two renames below
         old.rename(site)
@@ -80,7 +81,7 @@ def _write(suite: Suite, history: History, into: Path) -> None:
     feed = render_page("feed.xml.j2", [_HERE], site=site, entries=feed_values(history),
                        url=suite.file.url.rstrip("/"))  # fmt: skip
     write_bytes(into / "feed.xml", feed.encode())
-    write_json(into / "history.json", _everything(history, site))
+    write_json(into / "history.json", _history_json(history, site))
 
 
 def _page(path: Path, template: str, name: str, root: str, site: pages.Site, **values: Any) -> None:
@@ -91,9 +92,12 @@ def _page(path: Path, template: str, name: str, root: str, site: pages.Site, **v
 
 
 def _copy_reports(suite: Suite, history: History, into: Path) -> frozenset[str]:
-    """Pages and results of the runs of the newest nights, linked where they can be."""
+    """Copy pages and results of the newest nights' runs, by links where possible.
+
+    Return the folders of the runs that have a page.
+    """
     oldest = history.last_night - suite.file.keep_parquet_nights + 1
-    found = set()
+    copied = set()
     for folder in sorted(name for name, night in history.folders.items() if night >= oldest):
         for name in _OF_RUN:
             source, target = suite.results / folder / name, into / folder / name
@@ -101,8 +105,8 @@ def _copy_reports(suite: Suite, history: History, into: Path) -> frozenset[str]:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 _link(source, target)
         if (into / folder / "report.html").is_file():
-            found.add(folder)
-    return frozenset(found)
+            copied.add(folder)
+    return frozenset(copied)
 
 
 def _link(source: Path, target: Path) -> None:
@@ -112,23 +116,28 @@ def _link(source: Path, target: Path) -> None:
     shutil.copyfile(source, target)
 
 
-def _everything(history: History, site: pages.Site) -> dict[str, object]:
-    """Return the history and what was made of it, for programs."""
-    kinds = {
-        "nights": history.nights,
-        "runs": history.runs,
-        "predictions": history.predictions,
-        "ends": history.ends,
+def _history_json(history: History, site: pages.Site) -> dict[str, object]:
+    """Return the history and its changes as JSON, for programs."""
+    lines = {
+        name: [line.model_dump(mode="json", by_alias=True) for line in getattr(history, name)]
+        for name in ("nights", "runs", "predictions", "ends")
     }
-    told = {
-        name: [line.model_dump(mode="json", by_alias=True) for line in lines]
-        for name, lines in kinds.items()
-    }
-    found = [
-        {"identity": one.identity, "entry": one.entry, "arm": one.arm, "figure": one.metric,
-         "direction": one.direction, "night": one.night, "before": one.before, "after": one.after,
-         "factor": one.factor, "p": one.p, "commits": one.commits, "hosts": one.hosts,
-         "reference_per_s": one.speeds}
-        for one in site.changes
-    ]  # fmt: skip
-    return {"schema": SCHEMA, **told, "changes": found, "notes": history.notes}
+    change_rows = [
+        {
+            "identity": change.identity,
+            "entry": change.entry,
+            "arm": change.arm,
+            "figure": change.metric,
+            "direction": change.direction,
+            "night": change.night,
+            "before": change.before,
+            "after": change.after,
+            "factor": change.factor,
+            "p": change.p,
+            "commits": change.commits,
+            "hosts": change.hosts,
+            "reference_per_s": change.speeds,
+        }
+        for change in site.changes
+    ]
+    return {"schema": SCHEMA, **lines, "changes": change_rows, "notes": history.notes}

@@ -1,4 +1,4 @@
-"""A command as a child process: its output in a log, its time bounded, nothing of it left."""
+"""A command as a child process, with its output in a log and a time limit; no child remains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GRACE_S = 300.0  # for a run to revert its faults and remove its fleet
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a command; `late` if it had to be told to."""
+    """The end of a command; `late` if it was interrupted after its time limit."""
 
     code: int
     late: bool = False
@@ -51,14 +51,14 @@ def carry_out(
             return Ended(process.wait(limit_s))
         except subprocess.TimeoutExpired:
             assert process is not None
-            return Ended(_ended(process, grace_s), late=True)
+            return Ended(_end(process, grace_s), late=True)
         except KeyboardInterrupt:
             if process is not None:
-                _ended(process, grace_s)
+                _end(process, grace_s)
             raise
 
 
-def _ended(process: subprocess.Popen[bytes], grace_s: float) -> int:
+def _end(process: subprocess.Popen[bytes], grace_s: float) -> int:
     process.send_signal(signal.SIGINT)
     try:
         code = process.wait(grace_s)

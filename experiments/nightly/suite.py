@@ -27,7 +27,7 @@ from core.errors import InputError
 from core.json_object import JsonObject
 from experiments import kinds
 from experiments.design import Design, load_design
-from experiments.design.cases import merged, read_experiment
+from experiments.design.cases import merge, read_experiment
 from experiments.design.design import find_design
 from experiments.design.schedule import load_length_s
 from experiments.design.text import toml_text
@@ -72,7 +72,7 @@ class Entry(Strict):
         return self
 
     @property
-    def called(self) -> str:
+    def label(self) -> str:
         """Name in history and site."""
         return self.name or Path(self.design).name
 
@@ -99,16 +99,16 @@ class SuiteFile(Strict):
 
     @model_validator(mode="after")
     def _names_differ(self) -> SuiteFile:
-        seen: set[str] = set()
+        labels: set[str] = set()
         for number, entry in enumerate(self.designs):
-            if entry.called in seen:
+            if entry.label in labels:
                 raise refusal(
                     "a name of its own for each entry",
-                    got=f"{entry.called} a second time",
+                    got=f"{entry.label} a second time",
                     key=f"designs.{number}.design",
                     hint="Give it a name = ...",
                 )
-            seen.add(entry.called)
+            labels.add(entry.label)
         return self
 
 
@@ -124,7 +124,7 @@ class Member:
     @property
     def name(self) -> str:
         """Name in history and site."""
-        return self.entry.called
+        return self.entry.label
 
     @property
     def expected_minutes(self) -> float:
@@ -148,7 +148,6 @@ class Suite:
 
     @property
     def results(self) -> Path:
-        """The folder of the runs."""
         return (self.path.parent / self.file.results).resolve()
 
     @property
@@ -158,8 +157,10 @@ class Suite:
 
 
 def load_suite(path: Path) -> Suite:
-    """Read and check a suite with all its designs. Where one is gone that the history knows, the
-    others are run all the same. Raises InputError for all that is wrong otherwise.
+    """Read and check a suite with all its designs.
+
+    If a design cannot be read but the history has it, the others are run all the same. Raises
+    InputError for all other errors.
     """
     if not path.exists():
         raise InputError(
@@ -171,19 +172,19 @@ def load_suite(path: Path) -> Suite:
         )
     source = read_toml(path)
     file = check(source, SuiteFile)
-    known = read_history(path.parent / file.folder).entries
+    history_entries = read_history(path.parent / file.folder).entries
     members: list[Member] = []
     gone: dict[str, str] = {}
-    wrong: list[InputError] = []
+    errors: list[InputError] = []
     for number, entry in enumerate(file.designs):
         try:
             members.append(_member(entry, path.parent))
         except InputError as error:
-            if entry.called in known:
-                gone[entry.called] = str(error).splitlines()[0]
+            if entry.label in history_entries:
+                gone[entry.label] = str(error).splitlines()[0]
             else:
-                wrong.append(_at(source, number, error))
-    raise_all(wrong)
+                errors.append(_locate_error(source, number, error))
+    raise_all(errors)
     if not members:
         raise source.error(
             "designs",
@@ -194,18 +195,18 @@ def load_suite(path: Path) -> Suite:
     return Suite(path.resolve(), file, tuple(members), gone)
 
 
-def _at(source: ConfigFile, number: int, error: InputError) -> InputError:
-    """A design's error, and where in the suite that design stands."""
+def _locate_error(source: ConfigFile, number: int, error: InputError) -> InputError:
+    """Return a design's error with the place of that design in the suite."""
     return source.error(
         "designs", number, "design", expected="a design in order", got=str(error), hint=error.hint
     )
 
 
-def _member(entry: Entry, beside: Path) -> Member:
-    own = beside / entry.design
-    design = load_design(own if own.is_dir() else entry.design)
+def _member(entry: Entry, parent: Path) -> Member:
+    directory = parent / entry.design
+    design = load_design(directory if directory.is_dir() else entry.design)
     if entry.close:
-        kinds.check_plans(design, f"{entry.called}: close")
+        kinds.check_plans(design, f"{entry.label}: close")
     digest = digest_of(design.path, entry.override)
     if not entry.override:
         return Member(entry, design, design.path, digest)
@@ -215,45 +216,45 @@ def _member(entry: Entry, beside: Path) -> Member:
 
 
 def variant(entry: Entry, design: Path, into: Path) -> Path:
-    """The path to run: the design's own, or a copy below `into` with the override in it."""
+    """Return the path to run: the design's own, or a copy below `into` with the override."""
     if not entry.override:
         return design
     directory, case = find_design(design)
-    copied = into / entry.called
-    shutil.rmtree(copied, ignore_errors=True)
+    copy = into / entry.label
+    shutil.rmtree(copy, ignore_errors=True)
     ignored = shutil.ignore_patterns(*_NOT_RUN)
-    shutil.copytree(directory, copied, ignore=ignored)
-    values = merged(read_experiment(directory, case).values, entry.override)
+    shutil.copytree(directory, copy, ignore=ignored)
+    values = merge(read_experiment(directory, case).values, entry.override)
     text = toml_text(values, f"{design.name}, as the suite has it")
-    (copied / "experiment.toml").write_text(text, encoding="utf-8")
-    return copied
+    (copy / "experiment.toml").write_text(text, encoding="utf-8")
+    return copy
 
 
 def digest_of(design: Path, override: Mapping[str, Any]) -> str:
-    """Twelve hex digits of what a run reads of a design, the override over it; no seed of a night.
+    """Return twelve hex digits of the files of a design that a run reads, with the override.
 
-    Of TOML, HCL and JSON the values count, not how they are written; of programs and roles every
-    byte. Words, pictures and what editors leave behind do not count.
+    The seed of a night does not count. Of TOML, HCL and JSON the values count, not their notation;
+    of programs and roles every byte counts. Texts, pictures and editors' files do not count.
     """
     directory, case = find_design(design)
-    values = merged(read_experiment(directory, case).values, override)
+    values = merge(read_experiment(directory, case).values, override)
     fleet = read_tfvars(directory / "fleet.tfvars").values
-    found = hashlib.sha256(_canonical([values, fleet]))
+    digest = hashlib.sha256(_canonical([values, fleet]))
     for file in sorted(directory.rglob("*")):
-        inside = file.relative_to(directory)
-        if file.is_file() and _is_read(file, inside, values):
-            found.update(str(inside).encode() + b"\0" + _content(file) + b"\0")
-    return found.hexdigest()[:12]
+        relative = file.relative_to(directory)
+        if file.is_file() and _is_read(file, relative, values):
+            digest.update(str(relative).encode() + b"\0" + _content(file) + b"\0")
+    return digest.hexdigest()[:12]
 
 
-def _is_read(file: Path, inside: Path, values: Mapping[str, Any]) -> bool:
-    hidden = any(part.startswith(".") or part.endswith("~") for part in inside.parts)
-    if hidden or set(_NOT_RUN) & set(inside.parts):
+def _is_read(file: Path, relative: Path, values: Mapping[str, Any]) -> bool:
+    hidden = any(part.startswith(".") or part.endswith("~") for part in relative.parts)
+    if hidden or set(_NOT_RUN) & set(relative.parts):
         return False
-    if len(inside.parts) > 1:
+    if len(relative.parts) > 1:
         return True
-    named = f'"{inside.name}"' in toml_text(values, "").replace('"./', '"')
-    return file.suffix in (".json", ".py", ".sh") or os.access(file, os.X_OK) or named
+    is_named = f'"{relative.name}"' in toml_text(values, "").replace('"./', '"')
+    return file.suffix in (".json", ".py", ".sh") or os.access(file, os.X_OK) or is_named
 
 
 def _content(file: Path) -> bytes:

@@ -29,7 +29,7 @@ _YES_NO = (MET, FEASIBLE)
 
 
 def answer(run: Run | None) -> str:
-    """Return a run's answer, in few words: SLO met or not, or what it found without arms."""
+    """Return a run's answer in few words: SLO met or not; its finding if it has no arms."""
     if run is None:
         return "not run"
     if run.stopped:
@@ -42,12 +42,14 @@ def answer(run: Run | None) -> str:
 
 
 def tonight_table(history: History) -> Table | None:
-    """Every run of the newest night; None if there was none."""
+    """Return every run of the newest night; None if there was none."""
     runs = heads(history.runs, history.last_night)
     rows = []
     for head in runs:
         arm = _last_arm(history, head)
-        pooled = night_gain([run for run in history.of(head.entry) if run.arm == arm.arm], "p95")
+        pooled = night_gain(
+            [run for run in history.runs_of(head.entry) if run.arm == arm.arm], "p95"
+        )
         over_all = MISSING
         if pooled:
             over_all = f"{factor(math.exp(pooled.log))} ({counted(pooled.runs, 'run')})"
@@ -65,20 +67,20 @@ def pooled_table(runs: Sequence[Run]) -> Table | None:
     rows = []
     for arm in arms_of(runs):
         for statistic in ("mean", "p50", "p95", "p99"):
-            own = [run for run in runs if run.arm == arm]
-            pooled = night_gain(own, statistic)
+            arm_runs = [run for run in runs if run.arm == arm]
+            pooled = night_gain(arm_runs, statistic)
             if pooled is None:
                 continue
             low, high = math.exp(pooled.low), math.exp(pooled.high)
-            further = MISSING
+            next_interval = MISSING
             if pooled.next_low is not None and pooled.next_high is not None:
-                further = interval(math.exp(pooled.next_low), math.exp(pooled.next_high))
-            covered = _intervals_without_one(own, statistic)
+                next_interval = interval(math.exp(pooled.next_low), math.exp(pooled.next_high))
+            without_one = _intervals_without_one(arm_runs, statistic)
             rows.append((
                 named(arm), named(statistic), Cell(number(pooled.runs)),
-                Cell(factor(math.exp(pooled.log))), Cell(interval(low, high)), Cell(further),
+                Cell(factor(math.exp(pooled.log))), Cell(interval(low, high)), Cell(next_interval),
                 Cell(number(pooled.tau) if pooled.runs > 1 else MISSING),
-                Cell(f"{covered} of {pooled.runs}"),
+                Cell(f"{without_one:,} of {pooled.runs:,}"),
             ))  # fmt: skip
     head = ("arm", "of", "runs", "factor", "95 % interval", "a further run", "spread (log)",
             "runs whose interval leaves 1")  # fmt: skip
@@ -94,8 +96,8 @@ def _intervals_without_one(runs: Sequence[Run], statistic: str) -> int:
     )
 
 
-def change_table(found: Sequence[Change]) -> Table | None:
-    """Changes, newest first; None without any."""
+def change_table(changes: Sequence[Change]) -> Table | None:
+    """Return the changes, newest first; None if there are none."""
     rows = tuple(
         (
             named(f"{change.when:%Y-%m-%d}, night {change.night}"),
@@ -103,29 +105,31 @@ def change_table(found: Sequence[Change]) -> Table | None:
             named(", ".join(part for part in (change.arm, metric_words(change.metric)) if part)),
             Cell(level_words(change.metric, change.before)),
             Cell(level_words(change.metric, change.after)),
-            Cell(_by(change)),
+            Cell(_factor_text(change)),
             Cell(f"{change.p:.1g}".replace("-", "\N{NON-BREAKING HYPHEN}")),
             Cell(f"{change.nights_before} / {change.nights_after}"),
-            named(between(change.commits)),
-            named(between(change.hosts) if change.hosts[0] != change.hosts[1] else "the same"),
-            Cell(between(tuple(map(number, change.speeds))) if any(change.speeds) else MISSING),
+            named(pair_words(change.commits)),
+            named(pair_words(change.hosts) if change.hosts[0] != change.hosts[1] else "the same"),
+            Cell(pair_words(tuple(map(number, change.speeds))) if any(change.speeds) else MISSING),
         )
-        for change in found
+        for change in changes
     )
     head = ("when", "design", "what", "before", "after", "by", "p", "nights before / after",
             "commits", "host", "kernel, 1/s")  # fmt: skip
     return Table("changes", "Changes, newest first", head, rows) if rows else None
 
 
-def _by(change: Change) -> str:
-    """Return the factor; none of what is met or not, and of nothing before."""
+def _factor_text(change: Change) -> str:
+    """Return the factor; missing for a metric of yes or no, and if the level before was 0."""
     countable = change.metric not in _YES_NO and change.before > 0
     return factor(change.factor) if countable else MISSING
 
 
-def levels_table(history: History, entry: str, found: Sequence[Change]) -> Table | None:
-    """Every metric that is watched of a design as it is now, with its level since the last change;
-    None while nothing is known."""
+def levels_table(history: History, entry: str, changes: Sequence[Change]) -> Table | None:
+    """Return every watched metric of a design, with its level since the last change.
+
+    Only the present version of the design counts. None if no value is known.
+    """
     newest: dict[str, Series] = {}
     for series in all_series(history):
         if series.entry == entry and series.values:
@@ -133,7 +137,10 @@ def levels_table(history: History, entry: str, found: Sequence[Change]) -> Table
     rows = []
     for series in newest.values():
         nights = [runs[0].night for runs in series.nights]
-        last = next((one for one in found if one.key == series.key and one.night in nights), None)
+        last = next(
+            (change for change in changes if change.key == series.key and change.night in nights),
+            None,
+        )
         begin = nights.index(last.night) if last else 0
         count = len(nights)
         rows.append((
@@ -146,15 +153,15 @@ def levels_table(history: History, entry: str, found: Sequence[Change]) -> Table
     return Table("levels", "What is watched", head, tuple(rows)) if rows else None
 
 
-def between(pair: Sequence[str | None]) -> str:
+def pair_words(pair: Sequence[str | None]) -> str:
     return f"{pair[0] or '?'} to {pair[1] or '?'}"
 
 
 def runs_tables(runs: Sequence[Run]) -> list[Table]:
-    """Arm by arm the newest runs, and those before them, as far as there are any."""
-    shown = {(run.night, run.number) for run in heads(_newest_first(runs))[:RUNS_SHOWN]}
-    newest = [run for run in _newest_first(runs) if (run.night, run.number) in shown]
-    older = [run for run in _newest_first(runs) if (run.night, run.number) not in shown]
+    """Return a table of the newest runs and one of the older runs, arm by arm; no empty table."""
+    newest_keys = {(run.night, run.number) for run in heads(_newest_first(runs))[:RUNS_SHOWN]}
+    newest = [run for run in _newest_first(runs) if (run.night, run.number) in newest_keys]
+    older = [run for run in _newest_first(runs) if (run.night, run.number) not in newest_keys]
     tables = (
         _runs_table("runs", "The newest runs", newest),
         _runs_table("older-runs", f"Older runs: {len(heads(older))}", older),
@@ -182,7 +189,7 @@ def _runs_table(identity: str, caption: str, runs: Sequence[Run]) -> Table:
 
 
 def conditions_table(runs: Sequence[Run]) -> Table | None:
-    """Return the conditions that the same runs depended on."""
+    """Return the conditions of the same runs."""
     rows = tuple(
         (
             named(_night_words(run)),
@@ -206,7 +213,7 @@ def conditions_table(runs: Sequence[Run]) -> Table | None:
 
 
 def _newest_first(runs: Sequence[Run]) -> list[Run]:
-    return sorted(runs, key=lambda one: (-one.night, -one.number))[:ROWS_MAX]
+    return sorted(runs, key=lambda run: (-run.night, -run.number))[:ROWS_MAX]
 
 
 def _night_words(run: Run) -> str:
@@ -214,14 +221,14 @@ def _night_words(run: Run) -> str:
 
 
 def heads(runs: Sequence[Run], night: int | None = None) -> list[Run]:
-    """One line of each run, oldest first, of one night or of all."""
-    wanted = [run for run in runs if night is None or run.night == night]
-    return list({(run.night, run.number): run for run in reversed(wanted)}.values())[::-1]
+    """Return one line of each run, oldest first, of one night or of all nights."""
+    night_runs = [run for run in runs if night is None or run.night == night]
+    return list({(run.night, run.number): run for run in reversed(night_runs)}.values())[::-1]
 
 
 def _last_arm(history: History, head: Run) -> Run:
-    """Return the arm that the SLO is asked of, else the run's last."""
-    arms = [r for r in history.runs if (r.night, r.number) == (head.night, head.number)]
+    """Return the arm to which the SLO applies, else the run's last arm."""
+    arms = [run for run in history.runs if (run.night, run.number) == (head.night, head.number)]
     return next((run for run in arms if run.arm == head.judged), arms[-1])
 
 
@@ -234,16 +241,19 @@ def _valid_words(run: Run) -> str:
     return ": ".join((_validity(run), *reasons))
 
 
-def percentile_words(one: Percentile | None) -> str:
-    if one is None:
+def percentile_words(percentile: Percentile | None) -> str:
+    if percentile is None:
         return MISSING
-    if one.low_ms is None:
-        return milliseconds(one.ms)
-    return f"{milliseconds(one.ms)} ({interval(one.low_ms, one.high_ms, milliseconds)})"
+    if percentile.low_ms is None:
+        return milliseconds(percentile.ms)
+    limits = interval(percentile.low_ms, percentile.high_ms, milliseconds)
+    return f"{milliseconds(percentile.ms)} ({limits})"
 
 
-def _percentile_cell(one: Percentile | None) -> Cell:
-    return Cell(percentile_words(one), doubtful=one is not None and not one.sufficient)
+def _percentile_cell(percentile: Percentile | None) -> Cell:
+    return Cell(
+        percentile_words(percentile), doubtful=percentile is not None and not percentile.sufficient
+    )
 
 
 def gain_words(run: Run, statistic: str) -> str:

@@ -23,14 +23,14 @@ _USD = (PER_MILLION, PLANNED)
 
 
 def metric_words(metric: str) -> str:
-    """`gain_p95`: "gain in p95"; `nodt_per_s/wiki`: "NodT of wiki"."""
-    name, _, of = metric.partition("/")
+    """Return a metric in words: `nodt_per_s/wiki` is "NodT of wiki"."""
+    name, _, owner = metric.partition("/")
     if name not in _NAMES:
         for begin, words in (("gain_", "gain in "), ("burn_", "burn of ")):
             if name.startswith(begin):
                 return words + name.removeprefix(begin)
     words = _NAMES.get(name, name.removesuffix("_ms"))
-    return f"{words} of {of}" if of else words
+    return f"{words} of {owner}" if owner else words
 
 
 def level_words(metric: str, value: float) -> str:
@@ -52,8 +52,12 @@ def _show(name: str) -> Callable[[Any], str]:
 
 def change_words(change: Change) -> str:
     """Return a change in few words: "p95 of replicated up from 300 ms to 1,350 ms, night 31"."""
-    what = metric_words(change.metric) + (f" of {change.arm}" if change.arm else "")
+    subject = metric_words(change.metric) + (f" of {change.arm}" if change.arm else "")
     before, after = (level_words(change.metric, value) for value in (change.before, change.after))
-    said = f"{what} {change.direction} from {before} to {after}, night {change.night}"
+    sentence = f"{subject} {change.direction} from {before} to {after}, night {change.night}"
     speed = change.host_factor
-    return said if speed is None else f"{said}, with the host at {percent(speed, 2)} of its speed"
+    return (
+        sentence
+        if speed is None
+        else f"{sentence}, with the host at {percent(speed, 2)} of its speed"
+    )

@@ -15,12 +15,12 @@ from optimizer.prices import Instance, PriceBook, price_book
 
 
 def tier_machines(spec: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[dict[str, object]]:
-    """Return the tiers' own machines, each with the cores and memory that it was given."""
+    """Return the tiers' own machines, each with its cores and memory."""
     tiers = (spec.get("fleet") or {}).get("tiers") or {}
-    found = (manifest.get("fleet") or {}).get("machines") or []
+    machines = (manifest.get("fleet") or {}).get("machines") or []
     return [
         {**tiers[machine["tier"]], **machine}
-        for machine in found
+        for machine in machines
         if machine.get("tier") in tiers and machine.get("role") != "arbiter"
     ]
 
@@ -35,11 +35,14 @@ def measured_usd_per_month(
 def has_prices_of_its_own(
     spec: Mapping[str, Any], manifest: Mapping[str, Any], plan: Mapping[str, Any]
 ) -> bool:
-    """True if these are not the book's: those of hosts, or of rented machines that stand for
-    owned ones. A plan, at the book's, is no cheaper or dearer than such a fleet."""
+    """Return True if the machines' prices are not those of the book.
+
+    These are prices of hosts, or of rented machines that stand for owned ones. A plan has the
+    book's prices, so its cost cannot be compared with that of such a fleet.
+    """
     machines = tier_machines(spec, manifest)
-    own = any(machine.get("usd_per_hour") is not None for machine in machines)
-    return own and _scheme(spec, plan) == Scheme.on_prem
+    is_priced = any(machine.get("usd_per_hour") is not None for machine in machines)
+    return is_priced and _scheme(spec, plan) == Scheme.on_prem
 
 
 def usd_per_month(
@@ -77,22 +80,25 @@ def _scheme(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> str | None:
 
 
 def _usd_per_month(machine: Mapping[str, Any], instances: Sequence[Instance], scheme: str) -> float:
-    """Return its own price, that of its type, or that of the cheapest type with its cores and
-    memory.
+    """Return a machine's own price, that of its type, or that of the cheapest type of its size.
 
     A standby is off: on-premises it costs its full price, in the cloud the price of the book.
     Raises: InputError if no type is large enough.
     """
-    standby, own = bool(machine.get("standby")), machine.get("usd_per_hour")
-    if own is not None:
-        return 0.0 if standby else HOURS_PER_MONTH * float(own)
+    standby, price_per_hour = bool(machine.get("standby")), machine.get("usd_per_hour")
+    if price_per_hour is not None:
+        return 0.0 if standby else HOURS_PER_MONTH * float(price_per_hour)
     cores, memory_gb = float(machine["cpus"]), float(machine["memory_mb"]) / 1024
-    fitting = [one for one in instances if one.name == machine.get("instance_type")] or [
-        one for one in instances if one.vcpus >= cores and one.memory_gb >= memory_gb
+    fitting = [
+        instance for instance in instances if instance.name == machine.get("instance_type")
+    ] or [
+        instance
+        for instance in instances
+        if instance.vcpus >= cores and instance.memory_gb >= memory_gb
     ]
     if not fitting:
         raise InputError(str(machine["name"]), expected="a type of the book", got="a larger one")
-    cheapest = min(fitting, key=lambda one: one.usd_per_month)
+    cheapest = min(fitting, key=lambda instance: instance.usd_per_month)
     if not standby:
         return cheapest.usd_per_month
     off = cheapest.usd_per_month_off

@@ -24,60 +24,58 @@ class Disturbance(TypedDict):
 
 
 def taken_words(stolen_share: float, others_share: float | None) -> list[str]:
-    """Reasons why the host was not the fleet's during a block; none where it was.
+    """Return the work that took the host from the fleet during a block, if it took too much.
 
     Parameters: shares of all cores' time, others_share None if the fleet is not on this host.
     """
-    words = []
+    causes = []
     if stolen_share > STOLEN_SHARE_MAX:
-        words.append(f"other guests took {stolen_share:.0%} of the cores")
+        causes.append(f"other guests took {stolen_share:.0%} of the cores")
     if others_share is not None and others_share > OTHERS_SHARE_MAX:
-        words.append(f"other work on this host took {others_share:.0%} of the cores")
-    return words
+        causes.append(f"other work on this host took {others_share:.0%} of the cores")
+    return causes
 
 
 def disturbance(blocks: Sequence[Mapping[str, Any]]) -> Disturbance | None:
-    """`disturbed` of result.json; None if no block was.
+    """Return `disturbed` of result.json; None if no block was disturbed.
 
-    Parameters: blocks, as `host` of a manifest has them; older ones know no others_share.
+    Parameters: blocks from `host` of a manifest.
     """
-    counting = [one for one in blocks if not one.get("spoiled")]
-    hit = [one for one in counting if taken_words(*_shares(one))]
-    if not hit:
+    counting = [block for block in blocks if not block.get("spoiled")]
+    disturbed = [block for block in counting if taken_words(*_shares(block))]
+    if not disturbed:
         return None
-    stolen, others = zip(*(_shares(one) for one in hit), strict=True)
+    stolen, by_others = zip(*(_shares(block) for block in disturbed), strict=True)
     return {
-        "blocks": len(hit),
+        "blocks": len(disturbed),
         "of": len(counting),
-        "others_share": max(others),
+        "others_share": max(by_others),
         "stolen_share": max(stolen),
     }
 
 
 def _shares(block: Mapping[str, Any]) -> tuple[float, float]:
-    """Stolen, and taken by other work."""
+    """Return the share stolen by other guests, and the share taken by other work."""
     return block.get("stolen_share") or 0.0, block.get("others_share") or 0.0
 
 
-def disturbed_words(found: Mapping[str, Any]) -> str:
+def disturbed_words(summary: Mapping[str, Any]) -> str:
     """Return a disturbance in a sentence without its full stop."""
-    took = " and ".join(taken_words(found["stolen_share"], found["others_share"]))
-    return f"disturbed in {found['blocks']} of {found['of']} blocks: {took}"
+    causes = " and ".join(taken_words(summary["stolen_share"], summary["others_share"]))
+    return f"disturbed in {summary['blocks']} of {summary['of']} blocks: {causes}"
 
 
-def taken_share(found: Mapping[str, Any] | None) -> float | None:
-    """Return the larger share of the cores that others took; None of a run that was not
-    disturbed.
-    """
-    return max(found["others_share"], found["stolen_share"]) if found else None
+def taken_share(summary: Mapping[str, Any] | None) -> float | None:
+    """Return the larger share of the cores taken by others; None if the run was not disturbed."""
+    return max(summary["others_share"], summary["stolen_share"]) if summary else None
 
 
 def undecided(slo: Mapping[str, Any] | None, reason: str) -> Mapping[str, Any] | None:
-    """Return the SLO's part of result.json where the run can say neither yes nor no."""
+    """Return the SLO's part of result.json for a run that decides neither yes nor no."""
     if slo is None:
         return None
     arms = {
-        arm: {**one, "met": None, "limits": {}, "reasons": [reason]}
-        for arm, one in (slo.get("arms") or {}).items()
+        arm: {**arm_slo, "met": None, "limits": {}, "reasons": [reason]}
+        for arm, arm_slo in (slo.get("arms") or {}).items()
     }
     return {**slo, "met": None, "arms": arms, "reasons": [reason]}

@@ -1,8 +1,7 @@
 """Real effects of faults and neighbours beside the requested ones, and objections to a run.
 
-Agents measure the dose of their faults while they hold them; the runner measures that of the
-platform's faults. It is in the `revert` event, null without a measurement (an agent of an older
-version).
+Agents measure the dose of their faults while these are active; the runner measures the dose of the
+platform's faults. The dose is in the `revert` event, null without a measurement.
 """
 
 from __future__ import annotations
@@ -19,9 +18,11 @@ ANSWERS = (BIT, MISSED, INSUFFICIENT, UNMEASURED)
 
 
 class DoseRow(TypedDict):
-    """The doses of a kind on a machine: how many of each of ANSWERS; `asked` and `measured` are
-    means over the time measured [unit], of those that did not bite, else of those that did, else
-    of all."""
+    """The doses of a kind on a machine, counted by each of ANSWERS.
+
+    `asked` and `measured` are means over the measured time [unit] of the doses that did not bite;
+    if there are none, of those that did; else of all.
+    """
 
     kind: str
     machine: str
@@ -34,77 +35,82 @@ class DoseRow(TypedDict):
     problem: str | None
 
 
-def dose_of(told: Mapping[str, Any] | None) -> Dose | None:
-    """Return an agent's dose, which leaves out what it does not know; None of an older one."""
-    if told is None:
+def dose_of(report: Mapping[str, Any] | None) -> Dose | None:
+    """Return an agent's dose, with None for what it does not know; None without one."""
+    if report is None:
         return None
     return {
-        "asked": told.get("asked"),
-        "measured": told.get("measured"),
-        "unit": str(told["unit"]),
-        "how": str(told["how"]),
-        "bit": told.get("bit"),
-        "samples": int(told["samples"]),
-        "seconds": float(told["seconds"]),
-        "problem": told.get("problem"),
+        "asked": report.get("asked"),
+        "measured": report.get("measured"),
+        "unit": str(report["unit"]),
+        "how": str(report["how"]),
+        "bit": report.get("bit"),
+        "samples": int(report["samples"]),
+        "seconds": float(report["seconds"]),
+        "problem": report.get("problem"),
     }
 
 
 def doses_json(events: Iterable[Mapping[str, Any]]) -> list[DoseRow]:
-    """`doses` of manifest.json and result.json: a row for each kind and machine, of what counts."""
-    found: dict[tuple[str, str], list[Dose | None]] = {}
+    """Return `doses` of manifest.json and result.json: a row for each kind and machine.
+
+    Discarded blocks do not count.
+    """
+    doses_by_place: dict[tuple[str, str], list[Dose | None]] = {}
     for event in without_discarded(events):
         if event["what"] in _DISTURBING and event["action"] == "revert":
             key = str(event["kind"]), str(event["machine"])
-            found.setdefault(key, []).append(event.get("dose"))
-    return [_row(kind, machine, doses) for (kind, machine), doses in sorted(found.items())]
+            doses_by_place.setdefault(key, []).append(event.get("dose"))
+    return [_row(kind, machine, doses) for (kind, machine), doses in sorted(doses_by_place.items())]
 
 
 def _row(kind: str, machine: str, doses: Sequence[Dose | None]) -> DoseRow:
     answers = Counter(answer(dose) for dose in doses)
-    known = [dose for dose in doses if dose is not None]
-    of = {name: [dose for dose in known if answer(dose) == name] for name in (MISSED, BIT)}
-    shown = of[MISSED] or of[BIT] or known
+    measured_doses = [dose for dose in doses if dose is not None]
+    by_answer = {
+        name: [dose for dose in measured_doses if answer(dose) == name] for name in (MISSED, BIT)
+    }
+    decisive = by_answer[MISSED] or by_answer[BIT] or measured_doses
     return {
         "kind": kind,
         "machine": machine,
-        "unit": known[0]["unit"] if known else None,
-        "how": known[0]["how"] if known else None,
+        "unit": measured_doses[0]["unit"] if measured_doses else None,
+        "how": measured_doses[0]["how"] if measured_doses else None,
         "answers": {name: answers[name] for name in ANSWERS},
-        "asked": _mean(shown, [dose["asked"] for dose in shown]),
-        "measured": _mean(shown, [dose["measured"] for dose in shown]),
-        "seconds": round(sum(dose["seconds"] for dose in shown), 3),
-        "problem": next((dose["problem"] for dose in shown if dose["problem"]), None),
+        "asked": _mean(decisive, [dose["asked"] for dose in decisive]),
+        "measured": _mean(decisive, [dose["measured"] for dose in decisive]),
+        "seconds": round(sum(dose["seconds"] for dose in decisive), 3),
+        "problem": next((dose["problem"] for dose in decisive if dose["problem"]), None),
     }
 
 
 def answer(dose: Dose | None) -> str:
-    """One of ANSWERS."""
+    """Return one of ANSWERS."""
     if dose is None:
         return UNMEASURED
     return {True: BIT, False: MISSED, None: INSUFFICIENT}[dose["bit"]]
 
 
 def _mean(doses: Sequence[Dose], values: Sequence[float | None]) -> float | None:
-    """Over the time that each was measured for."""
-    known = [(dose["seconds"], value) for dose, value in zip(doses, values, strict=True)
+    """Return the mean of the values, weighted by the measured time of each."""
+    weighted = [(dose["seconds"], value) for dose, value in zip(doses, values, strict=True)
              if value is not None]  # fmt: skip
-    weight = sum(seconds for seconds, _ in known)
-    if not known:
+    weight = sum(seconds for seconds, _ in weighted)
+    if not weighted:
         return None
     if weight == 0.0:
-        return sum(value for _, value in known) / len(known)
-    return sum(seconds * value for seconds, value in known) / weight
+        return sum(value for _, value in weighted) / len(weighted)
+    return sum(seconds * value for seconds, value in weighted) / weight
 
 
 def dose_reasons(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Against the run: what did not bite; and, where nothing is shown to have bitten, that.
+    """Return the reasons against the run: doses that did not bite, or no dose known to bite.
 
-    What nobody measured says nothing.
+    An unmeasured dose is no reason.
     """
     reasons = [
         f"{row['kind']} on {row['machine']} did not bite: asked {_format('asked', row)}, measured "
-        f"{_format('measured', row)} ({missed} of {sum(row['answers'].values())})"
+        f"{_format('measured', row)} ({missed:,} of {sum(row['answers'].values()):,})"
         f"{': ' + row['problem'] if row['problem'] else ''}"
         for row in rows
         if (missed := row["answers"][MISSED])
@@ -120,5 +126,5 @@ def dose_reasons(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return reasons
 
 
-def _format(what: str, row: Mapping[str, Any]) -> str:
-    return "nothing" if row[what] is None else f"{row[what]:.3g} {row['unit']}"
+def _format(key: str, row: Mapping[str, Any]) -> str:
+    return "nothing" if row[key] is None else f"{row[key]:.3g} {row['unit']}"

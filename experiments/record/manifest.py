@@ -41,13 +41,12 @@ class Verdict:
             self.reasons.append(reason)
 
     def to_json(self) -> dict[str, object]:
-        """ok and reasons."""
         return {"ok": not self.reasons, "reasons": self.reasons}
 
 
 @dataclass
 class Verdicts:
-    """Separate, so that a failed clean-up never voids data."""
+    """The four verdicts; they are separate, so that a failed clean-up never voids data."""
 
     measurement: Verdict = field(default_factory=Verdict)
     injection: Verdict = field(default_factory=Verdict)
@@ -55,13 +54,14 @@ class Verdicts:
     cleanup: Verdict = field(default_factory=Verdict)
 
     def to_json(self) -> dict[str, object]:
-        """Return all four."""
         return {name: verdict.to_json() for name, verdict in vars(self).items()}
 
 
 def spec_json(design: Design, section: Mapping[str, Any] | None = None) -> JsonObject:
-    """Return the whole validated specification: the experiment's tables, the fleet's under `fleet`,
-    and its kind's own, `section`, under the kind's name, and what its `roles` are.
+    """Return the complete validated specification.
+
+    It has the experiment's tables, the fleet under `fleet`, the kind's own table (`section`) under
+    the kind's name, and the roles of the tiers under `roles`.
     """
     spec = design.experiment.model_dump(mode="json")
     spec["load"] = design.experiment.load.model_dump(mode="json", exclude_none=True)
@@ -74,29 +74,28 @@ def spec_json(design: Design, section: Mapping[str, Any] | None = None) -> JsonO
     }
     load = design.experiment.load
     if load.locustfile is not None:
-        found = read_locustfile(design.directory / load.locustfile)
-        spec["locustfile"] = locustfile_json(found)
+        locustfile = read_locustfile(design.directory / load.locustfile)
+        spec["locustfile"] = locustfile_json(locustfile)
     return {**spec, **(section or {})}
 
 
 def infeasible_json(design: Design) -> list[dict[str, object]]:
-    """Arms that run though they break one of sPARE's limits, each with the figure."""
-    return [asdict(one) for one in infeasible(design.experiment, design.fleet)]
+    """Return the arms that run though they break one of sPARE's limits, each with the figure."""
+    return [asdict(breach) for breach in infeasible(design.experiment, design.fleet)]
 
 
 def versions() -> dict[str, str]:
     """Return the versions of Sparecraft (with commit) and of the software that affects figures."""
     names = ("sparecraft", "locust", "numpy", "polars", "pyomo", "highspy")
-    found = {name: metadata.version(name) for name in names}
-    found["python"] = platform.python_version()
-    found["docker"] = _first_line("docker", "version", "--format", "{{.Server.Version}}")
-    found["terraform"] = _first_line("terraform", "version").removeprefix("Terraform v")
-    found["commit"] = _first_line("git", "-C", str(ROOT), "describe", "--always", "--dirty")
-    return found
+    version_of = {name: metadata.version(name) for name in names}
+    version_of["python"] = platform.python_version()
+    version_of["docker"] = _first_line("docker", "version", "--format", "{{.Server.Version}}")
+    version_of["terraform"] = _first_line("terraform", "version").removeprefix("Terraform v")
+    version_of["commit"] = _first_line("git", "-C", str(ROOT), "describe", "--always", "--dirty")
+    return version_of
 
 
 def host() -> Host:
-    """Return facts of this machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cpu": _cpu_model(),
@@ -115,7 +114,7 @@ def _cpu_model() -> str:
 
 def _first_line(*command: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return "unknown"
-    return done.stdout.strip().split("\n")[0]
+    return process.stdout.strip().split("\n")[0]

@@ -30,17 +30,15 @@ from experiments.record.telemetry.account import EVERY_S
 
 @dataclass(frozen=True)
 class Clock:
-    """The run's t0 on the monotonic clock, which everything is measured on, and on the wall."""
+    """The run's t0 on the monotonic clock, by which all times are measured, and on the wall."""
 
     monotonic: float
     wall: datetime
 
     def since_s(self, monotonic: float) -> float:
-        """Seconds since t0."""
         return monotonic - self.monotonic
 
     def wall_at(self, since_s: float) -> datetime:
-        """Return the wall time of a time since t0."""
         return self.wall + timedelta(seconds=since_s)
 
     def ns_at(self, since_s: float) -> int:
@@ -91,7 +89,7 @@ class Recorder:
     ) -> None:
         """Append to events.jsonl and write the window (or mark) to InfluxDB.
 
-        Parameters: asked, of a revert, when it was to be [monotonic s]; dose, what it did.
+        Parameters: asked, the requested time of a revert [monotonic s]; dose, its measured effect.
         """
         time_s = self.clock.since_s(monotonic)
         block = self.block
@@ -123,12 +121,12 @@ class Recorder:
         tags: Mapping[str, str],
         fields: Mapping[str, float],
     ) -> None:
-        """A point of a kind's own measurement; nothing of it is in a file."""
+        """Write a point of a kind's own measurement to InfluxDB; it is in no file."""
         time_ns = self.clock.ns_at(self.clock.since_s(monotonic))
         self._writer.write([Point(measurement, {**self._names, **tags}, fields, time_ns)])
 
     def requests(self, block: Block, records: Sequence[RequestRecord]) -> None:
-        """Live samples of a block."""
+        """Write requests of a block to InfluxDB."""
         t0_ns = self.clock.ns_at(0.0)
         self._writer.write(
             request_point(record, block, self._account, t0_ns=t0_ns, **self._names)
@@ -137,30 +135,32 @@ class Recorder:
         self._good += sum(record["outcome"] == OK for record in records)
 
     def accounts(self, monotonic: float, block: Block, *, begins: bool = False) -> None:
-        """Every few seconds of a block: the SLO's limits, and what the fleet cost since the last
-        time, or since the block `begins`."""
+        """Write the SLO's limits and the fleet's cost, every few seconds of a block.
+
+        The cost is that since the last time, or since the block `begins`.
+        """
         now_s = self.clock.since_s(monotonic)
         length_s = 0.0 if begins else now_s - self._accounted_s
         if begins or length_s >= EVERY_S:
-            good, time_ns = 0 if begins else self._good, self.clock.ns_at(now_s)
-            points = self._account.points(self._names, block.arm, time_ns, length_s, good)
+            good_count, time_ns = 0 if begins else self._good, self.clock.ns_at(now_s)
+            points = self._account.points(self._names, block.arm, time_ns, length_s, good_count)
             self._writer.write(points)
             self._accounted_s, self._good = now_s, 0
 
     def verdict(
         self, monotonic: float, kind: str, met: bool | None, reasons: Sequence[str]
     ) -> None:
-        """The result of an arm, or the run, so far, as a mark in InfluxDB."""
+        """Write the result of an arm, or of the run, so far as a mark in InfluxDB."""
         time_ns = self.clock.ns_at(self.clock.since_s(monotonic))
         self._writer.write([verdict_point(self._names, kind, met, reasons, time_ns)])
 
     def look(self, monotonic: float, title: str, text: str) -> None:
-        """A look at what was measured so far, as a mark in InfluxDB."""
+        """Write a look at the measurement so far as a mark in InfluxDB."""
         time_ns = self.clock.ns_at(self.clock.since_s(monotonic))
         self._writer.write([look_point(self._names, title, text, time_ns)])
 
     def arbiter(self, monotonic: float, tier: str, stats: dict[str, object]) -> None:
-        """One poll of an arbiter."""
+        """Record one poll of an arbiter."""
         time_s = self.clock.since_s(monotonic)
         with self._guard:
             self._rows.extend(arbiter_rows(time_s, stats))
@@ -170,7 +170,7 @@ class Recorder:
         self._writer.write(arbiter_points(stats, previous, time_ns=time_ns, **self._names))
 
     def arbiters(self) -> pl.DataFrame:
-        """Return all polls, as arbiters.parquet has them."""
+        """Return all polls in the form of arbiters.parquet."""
         with self._guard:
             return pl.DataFrame(self._rows, schema=ARBITERS)
 

@@ -155,7 +155,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all; the old one stays until the new one is on disk."""
+    """Write a file completely or not at all; the old one stays until the new one is on disk."""
     new = path.with_name(f".{path.name}.new")
     with space_for(path):
         try:
@@ -170,14 +170,16 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file whole or not at all; NaN is a defect and refused."""
+    """Write a JSON file completely or not at all. NaN is a defect, and refused."""
     text = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
     write_bytes(path, text.encode() + b"\n")
 
 
 def point_latest(run: Path) -> None:
-    """results/EXPERIMENT/latest -> RUN, replaced in one step; a run that was cut short takes the
-    place of none that reached its end."""
+    """Point results/EXPERIMENT/latest to RUN, in one step.
+
+    A run that was cut short does not replace one that reached its end.
+    """
     link, new = run.parent / "latest", run.parent / ".latest.new"
     if link.exists() and was_cut_short(run) and not was_cut_short(link):
         return
@@ -187,8 +189,7 @@ def point_latest(run: Path) -> None:
 
 
 def was_cut_short(run: Path) -> bool:
-    """A run that was ended before its end: by its guard, `halt`, an interrupt or a failure. Until
-    29 November 2026 no manifest says so: such a run counts as whole."""
+    """Return True for a run ended early: by its guard, `halt`, an interrupt or a failure."""
     return bool(manifest_if_any(run).get("cut_short"))
 
 
@@ -200,32 +201,21 @@ def write_table(path: Path, table: pl.DataFrame, schema: pl.Schema) -> None:
     write_bytes(path, buffer.getvalue())
 
 
-def read_table(path: Path, schema: pl.Schema) -> pl.DataFrame:
-    """Read a Parquet file that `write_table` wrote; columns that older runs lack are null."""
-    table = pl.read_parquet(path)
-    missing = [
-        pl.lit(None, dtype=kind).alias(name)
-        for name, kind in schema.items()
-        if name not in table.columns
-    ]
-    return table.with_columns(missing).select(schema.names()).cast(schema)
-
-
 def arbiter_rows(time_s: float, stats: Mapping[str, Any]) -> list[dict[str, object]]:
-    """One poll of an arbiter's `/v1/stats` as rows of arbiters.parquet, one for each server."""
+    """Return one poll of an arbiter's `/v1/stats` as rows of arbiters.parquet, one per server."""
     requests = stats["requests"]
     compared = stats.get("compare") or {}  # MySQL's arbiters have none
     tier = {
         "time_s": time_s,
         "tier": stats["tier"],
-        "protocol": stats.get("protocol"),
+        "protocol": stats["protocol"],
         "policy": stats["policy"],
         "replicas": stats["replicas"],
         "received": requests["received"],
         "answered": requests["answered"],
-        "reads": requests.get("reads"),
-        "reads_of_one": requests.get("reads_of_one"),
-        "writes": requests.get("writes"),
+        "reads": requests["reads"],
+        "reads_of_one": requests["reads_of_one"],
+        "writes": requests["writes"],
         "replicas_sent": stats["replicas_sent"],
         "replicas_wasted": stats["replicas_wasted"],
         "wasted_us": stats["wasted_us"],
@@ -270,12 +260,11 @@ class EventLog:
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
 def histograms(requests: pl.DataFrame, limit_ms: float) -> dict[str, object]:
-    """histograms.json: per arm and block, the measured latencies that requests count with.
+    """Return histograms.json: the counted latencies of the measurement, per arm and block.
 
     Parameters: limit_ms, the load's time-out (`core.statistics.percentiles`).
     HdrHistogram, 1 us to 2 minutes, 3 digits, in its own base64 encoding. Merge these, never
@@ -291,7 +280,7 @@ def histograms(requests: pl.DataFrame, limit_ms: float) -> dict[str, object]:
 
 
 def encode_histogram(latencies_ms: Iterable[float]) -> str:
-    """Latencies as a base64 HdrHistogram of microseconds."""
+    """Return latencies as a base64 HdrHistogram of microseconds."""
     histogram = HdrHistogram(1, 120_000_000, 3)
     for latency_us, count in Counter(max(1, round(ms * 1e3)) for ms in latencies_ms).items():
         histogram.record_value(latency_us, count)
@@ -300,17 +289,17 @@ def encode_histogram(latencies_ms: Iterable[float]) -> str:
 
 @contextmanager
 def space_for(path: Path) -> Iterator[None]:
-    """A full disk while `path` is written becomes DiskFull, which says what is kept."""
+    """Turn a full disk while `path` is written into DiskFull, with the files that are kept."""
     try:
         yield
     except OSError as error:
         if error.errno not in _NO_SPACE:
             raise
         folder = path.parent
-        kept = sorted(item.name for item in folder.iterdir() if not item.name.startswith("."))
+        files = sorted(item.name for item in folder.iterdir() if not item.name.startswith("."))
         raise DiskFull(
             str(path),
             expected="room to write it",
             got=str(error.strerror),
-            hint=f"Make room on that disk. Kept in {folder}: {', '.join(kept) or 'nothing yet'}.",
+            hint=f"Make room on that disk. Kept in {folder}: {', '.join(files) or 'nothing yet'}.",
         ) from error

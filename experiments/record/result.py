@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, cast
 
-from core.errors import InputError
 from core.json_object import JsonObject
 from core.runfiles.manifest import COUNTING
-from core.runfiles.result import FILE, SCHEMA, Cost, Head, Promise, Result, Slo, Verdict, Verdicts
+from core.runfiles.result import SCHEMA, Cost, Head, Promise, Result, Slo, Verdict, Verdicts
 from experiments.record.disturbed import disturbance, disturbed_words, undecided
 
 WORDS = {True: "met", False: "missed", None: "undecided"}  # of an SLO
@@ -19,9 +17,9 @@ WORDS = {True: "met", False: "missed", None: "undecided"}  # of an SLO
 
 @dataclass(frozen=True)
 class Findings:
-    """A kind's findings in a run's files: its own part of the result, and its say in the head.
+    """A kind's findings in a run's files: its own part of the result, and its part of the head.
 
-    verdicts: the runner's, with the kind's reasons added; found: the same in few words, of a kind
+    verdicts: the runner's, with the kind's reasons added; found: the answer in few words, of a kind
     without arms.
     """
 
@@ -32,26 +30,26 @@ class Findings:
     promise: Promise | None = None
 
 
-def result_of(kind: str, manifest: Mapping[str, Any], found: Findings) -> Result:
-    """Return the whole of result.json: the one place where any kind's run is judged."""
-    verdicts, slo = found.verdicts, found.slo
+def result_of(kind: str, manifest: Mapping[str, Any], findings: Findings) -> Result:
+    """Return the content of result.json. Only this function judges a run, of any kind."""
+    verdicts, slo = findings.verdicts, findings.slo
     disturbed = disturbance((manifest.get("host") or {}).get("blocks") or ())
     if disturbed:
         reason = disturbed_words(disturbed)
-        others = verdicts["measurement"]["reasons"]
-        own: Verdict = {"ok": False, "disturbed": True, "reasons": [reason, *others]}
-        verdicts = {**verdicts, "measurement": own}
+        other_reasons = verdicts["measurement"]["reasons"]
+        measurement: Verdict = {"ok": False, "disturbed": True, "reasons": [reason, *other_reasons]}
+        verdicts = {**verdicts, "measurement": measurement}
         slo = undecided(slo, reason)
     valid = all(verdicts[name]["ok"] for name in COUNTING)
-    head = _head(kind, manifest, valid, verdicts, _in_words(slo))
-    head["promise"] = _promise(found.promise, valid, verdicts)
-    return {**head, "disturbed": disturbed, "found": found.found, kind: dict(found.body)}
+    head = _head(kind, manifest, valid, verdicts, _add_verdicts(slo))
+    head["promise"] = _promise(findings.promise, valid, verdicts)
+    return {**head, "disturbed": disturbed, "found": findings.found, kind: dict(findings.body)}
 
 
 def _promise(
     promise: Promise | None, valid: bool, verdicts: Mapping[str, Verdict]
 ) -> Promise | None:
-    """The promise as it counts: undecided in a run from which nothing may be concluded."""
+    """Return the promise; it is undecided in a run that is not valid."""
     if promise is None:
         return None
     if valid:
@@ -62,33 +60,37 @@ def _promise(
         "verdict": "undecided",
         "reasons": reasons,
         "clauses": {
-            key: {**one, "verdict": "undecided", "covered": None}
-            for key, one in promise["clauses"].items()
+            key: {**clause, "verdict": "undecided", "covered": None}
+            for key, clause in promise["clauses"].items()
         },
         "figures": {"judged": 0, "covered": 0},
     }
 
 
-def _in_words(slo: Mapping[str, Any] | None) -> Slo | None:
+def _add_verdicts(slo: Mapping[str, Any] | None) -> Slo | None:
     """Add `verdict` (met, missed or undecided) beside each `met`."""
     if slo is None:
         return None
     arms = {
-        arm: {**one, "verdict": WORDS[one["met"]]} for arm, one in (slo.get("arms") or {}).items()
+        arm: {**arm_slo, "verdict": WORDS[arm_slo["met"]]}
+        for arm, arm_slo in (slo.get("arms") or {}).items()
     }
-    judged = {**slo, "verdict": WORDS[slo["met"]], **({"arms": arms} if arms else {})}
-    return cast(Slo, judged)  # with the limits of its kind
+    worded = {**slo, "verdict": WORDS[slo["met"]], **({"arms": arms} if arms else {})}
+    return cast(Slo, worded)  # with the limits of its kind
 
 
 def validity(result: Mapping[str, Any]) -> str:
-    """yes, no or disturbed: a run that was ended, or whose faults were not as asked or stay, is
-    not valid whatever the host did."""
+    """Return yes, no or disturbed.
+
+    A run that was ended, or whose faults were not as requested or remain, is not valid, whatever
+    the host did.
+    """
     if result["valid"]:
         return "yes"
     if not result.get("disturbed") or result.get("stopped"):
         return "no"
-    others = [result["verdicts"][name]["ok"] for name in COUNTING if name != "measurement"]
-    return "disturbed" if all(others) else "no"
+    other_answers = [result["verdicts"][name]["ok"] for name in COUNTING if name != "measurement"]
+    return "disturbed" if all(other_answers) else "no"
 
 
 def _head(
@@ -139,47 +141,33 @@ def _cost(manifest: Mapping[str, Any]) -> Cost:
 
 
 def flat(result: Result) -> JsonObject:
-    """Head and body as one mapping, for what shows both."""
+    """Return head and body as one mapping, for pages that show both."""
     body = result[result["kind"]]
     return {**{key: value for key, value in result.items() if value is not body}, **body}
 
 
 def passed(result: Result) -> bool:
-    """The run is valid, its SLO, if it has one, was not missed, and nothing was left behind."""
+    """Return True if the run is valid, its SLO (if any) was not missed, and clean-up succeeded."""
     met = result["slo"] is None or result["slo"]["met"] is not False
     return bool(result["valid"] and met and result["verdicts"]["cleanup"]["ok"])
 
 
 def not_measured(verdicts: Mapping[str, Verdict], reasons: Sequence[str]) -> Mapping[str, Verdict]:
-    """Return the verdicts, where a kind has reasons why it did not find what it was to find."""
-    own = verdicts["measurement"]
+    """Return the verdicts, with a kind's reasons for a missing measurement added."""
+    measurement = verdicts["measurement"]
     if not reasons:
         return verdicts
-    return {**verdicts, "measurement": {"ok": False, "reasons": [*own["reasons"], *reasons]}}
+    return {
+        **verdicts,
+        "measurement": {"ok": False, "reasons": [*measurement["reasons"], *reasons]},
+    }
 
 
 def stopped_words(result: Mapping[str, Any]) -> str:
-    """Return the stop of the run: by whom, when and why, in a sentence; "" where it came to its
-    end.
-    """
+    """Return cause, time and reason of the run's stop in a sentence; "" if it reached its end."""
     stop = result.get("stopped")
     if not stop:
         return ""
     by = "`sparecraft halt`" if stop["by"] == "halt" else f"its {stop['by']}"
     undone = f"{stop['undone_after_s']:.1f} s later nothing was disturbed any more."
     return f"Stopped by {by} after {stop['at_s']:.0f} s: {stop['reason']}; {undone}"
-
-
-def of_kind(folder: Path, read: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Read a kind's own part of a run's result, by `read`. Raises InputError if that part is
-    not what the kind wrote.
-    """
-    try:
-        return read()
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise InputError(
-            str(folder / FILE),
-            expected="the measurements of its kind",
-            got=f"{type(error).__name__}: {error}",
-            hint="It was written by another version, or changed: move the folder elsewhere.",
-        ) from error

@@ -12,15 +12,15 @@ _DISTURBING = ("fault", "interference")
 def revert_time_json(
     events: Iterable[Mapping[str, Any]], stopped: Mapping[str, Any] | None, lease_s: float
 ) -> dict[str, object]:
-    """`undone` of manifest.json and result.json.
+    """Return `undone` of manifest.json and result.json.
 
-    An end is asked for by the schedule, or by what ends the block: its own end, an interrupt, a
-    guard, `sparecraft halt`; of the last two the time in `stopped` counts. A machine that its
-    scheme replaced or repaired was not asked to end: that takes the time that is measured.
+    The end of a disturbance is requested by the schedule, or by the end of the block: its own end,
+    an interrupt, a guard or `sparecraft halt`. For the last two the time in `stopped` counts. No
+    end is requested if the scheme replaced or repaired the machine: its time is the measurement.
 
-    Returns: count, undos that were asked for and confirmed by agent or platform; unconfirmed, what
-    was injected and has none; worst {seconds, kind, machine}, None where count is 0; lease_s, after
-    which agents undo by themselves when the runner is killed.
+    Returns: count, requested undos that agent or platform confirmed; unconfirmed, injections
+    without an undo; worst {seconds, kind, machine}, None if count is 0; lease_s, after which agents
+    undo by themselves if the runner is killed.
     """
     open_: Counter[tuple[Any, ...]] = Counter()
     times: list[tuple[float, str, str]] = []
@@ -30,9 +30,9 @@ def revert_time_json(
         kind, machine = str(event["kind"]), str(event["machine"])
         injected = event["action"] == "inject"
         open_[(kind, machine, event["id"])] += 1 if injected else -1
-        asked_s = None if injected else _asked_s(event, stopped)
-        if asked_s is not None:
-            times.append((round(event["time_s"] - asked_s, 3), kind, machine))
+        requested_s = None if injected else _requested_s(event, stopped)
+        if requested_s is not None:
+            times.append((round(event["time_s"] - requested_s, 3), kind, machine))
     worst = max(times, default=None)
     return {
         "count": len(times),
@@ -42,8 +42,8 @@ def revert_time_json(
     }
 
 
-def _asked_s(event: Mapping[str, Any], stopped: Mapping[str, Any] | None) -> float | None:
-    asked: list[float] = [] if event["asked_s"] is None else [event["asked_s"]]
+def _requested_s(event: Mapping[str, Any], stopped: Mapping[str, Any] | None) -> float | None:
+    times: list[float] = [] if event["asked_s"] is None else [event["asked_s"]]
     if stopped is not None and event["time_s"] >= stopped["at_s"]:
-        asked.append(stopped["at_s"])
-    return min(asked, default=None)
+        times.append(stopped["at_s"])
+    return min(times, default=None)

@@ -18,20 +18,20 @@ _MOODS = {BIT: "good", MISSED: "bad", INSUFFICIENT: "unknown", UNMEASURED: "unkn
 
 
 def dose_words(rows: Rows) -> str:
-    """Return the number that took effect; "" where nothing was injected."""
+    """Return how many faults and neighbours took effect; "" if nothing was injected."""
     total = {name: sum(row["answers"][name] for row in rows) for name in ANSWERS}
     if not sum(total.values()):
         return ""
     if total[UNMEASURED] == sum(total.values()):
         return "Dose: not measured"
-    every = f"{number(sum(total.values()))} faults and neighbours"
-    said = [f"{number(total[BIT])} of {every} {_WORDS[BIT]}"]
-    said += [f"{number(total[name])} {_WORDS[name]}" for name in ANSWERS[1:] if total[name]]
-    return f"Dose: {', '.join(said)}"
+    subject = f"{number(sum(total.values()))} faults and neighbours"
+    parts = [f"{number(total[BIT])} of {subject} {_WORDS[BIT]}"]
+    parts += [f"{number(total[name])} {_WORDS[name]}" for name in ANSWERS[1:] if total[name]]
+    return f"Dose: {', '.join(parts)}"
 
 
 def dose_table(rows: Rows) -> Table | None:
-    """Asked against measured, of each kind and machine; what had no effect first."""
+    """Return the doses of each kind and machine, asked and measured; first those without effect."""
     ordered = sorted(rows, key=lambda row: row["answers"][MISSED] == 0)
     cells = tuple(
         (
@@ -46,9 +46,9 @@ def dose_table(rows: Rows) -> Table | None:
 
 
 def dose_notes(rows: Rows) -> list[str]:
-    """Return the measure of each kind."""
-    how = {row["kind"]: row["how"] for row in rows if row["how"]}
-    return [f"{kind}: {text}." for kind, text in how.items()]
+    """Return for each kind how its dose is measured."""
+    methods = {row["kind"]: row["how"] for row in rows if row["how"]}
+    return [f"{kind}: {method}." for kind, method in methods.items()]
 
 
 def _value(value: float | None, row: Mapping[str, Any]) -> str:
@@ -56,16 +56,16 @@ def _value(value: float | None, row: Mapping[str, Any]) -> str:
 
 
 def _share(row: Mapping[str, Any]) -> str:
-    known = row["asked"] and row["measured"] is not None
-    return percent(row["measured"] / row["asked"], 2) if known else MISSING
+    is_known = row["asked"] and row["measured"] is not None
+    return percent(row["measured"] / row["asked"], 2) if is_known else MISSING
 
 
 def _answers(row: Mapping[str, Any]) -> Cell:
-    """Return the worst first; counts where there are several."""
-    given = {name: row["answers"][name] for name in ANSWERS if row["answers"][name]}
-    worst = next(name for name in (MISSED, BIT, INSUFFICIENT, UNMEASURED) if name in given)
-    several = sum(given.values()) > 1
-    said = ", ".join(f"{number(count)} {_WORDS[name]}" if several else _WORDS[name]
-                     for name, count in given.items())  # fmt: skip
-    why = row.get("problem") if worst in (MISSED, INSUFFICIENT) else None
-    return Cell(said, numeric=False, mood=_MOODS[worst], about=why or "")
+    """Return the answers, with counts if there are several; the worst gives the cell its mood."""
+    counts = {name: row["answers"][name] for name in ANSWERS if row["answers"][name]}
+    worst = next(name for name in (MISSED, BIT, INSUFFICIENT, UNMEASURED) if name in counts)
+    plural = sum(counts.values()) > 1
+    text = ", ".join(f"{number(count)} {_WORDS[name]}" if plural else _WORDS[name]
+                     for name, count in counts.items())  # fmt: skip
+    problem = row["problem"] if worst in (MISSED, INSUFFICIENT) else None
+    return Cell(text, numeric=False, mood=_MOODS[worst], about=problem or "")

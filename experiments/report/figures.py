@@ -42,9 +42,7 @@ def drawn(
     draw: Callable[[Size], Any],
     note: str = "",
 ) -> Figure:
-    """Return a figure of what `draw` makes, in both sizes; nothing is drawn where there is
-    a note.
-    """
+    """Return a figure with the charts of `draw` in both sizes; with a note, nothing is drawn."""
     drawings = {}
     for size in () if note else SIZES:
         with debug_mode(False):  # checking each object against the schema takes seconds
@@ -53,7 +51,7 @@ def drawn(
 
 
 def log_ticks(domain: Sequence[float]) -> list[float]:
-    """1, 2 and 5 of each decade in the domain; 1 only, if there are many."""
+    """Return 1, 2 and 5 of each decade in the domain; fewer if there are many decades."""
     decades = range(math.floor(math.log10(domain[0])), math.ceil(math.log10(domain[1])) + 1)
     for steps in ((1, 2, 5), (1, 3), (1,)):
         ticks = [step * 10.0**decade for decade in decades for step in steps]

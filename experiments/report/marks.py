@@ -21,7 +21,7 @@ SHAPE = alt.Shape("shape:N", scale=None)
 def linear(
     channel: Any, field: str, title: str | None, domain: Sequence[float], **axis: Any
 ) -> Any:
-    """`alt.X` or `alt.Y` of a field over a domain; `axis`: what its axis has beside the title."""
+    """Return `alt.X` or `alt.Y` of a field over a domain; `axis`: further options of its axis."""
     scale = alt.Scale(domain=list(domain), nice=False)
     return channel(f"{field}:Q", scale=scale, axis=alt.Axis(title=title, **axis))
 
@@ -35,15 +35,19 @@ def logarithmic(
     return channel(f"{field}:Q", scale=scale, axis=alt.Axis(title=title, **ticks))
 
 
+def names(field: str, order: Sequence[str], **axis: Any) -> Any:
+    """Return `alt.Y` of names in this order, without a line or ticks."""
+    bare = alt.Axis(title=None, ticks=False, domain=False, **axis)
+    return alt.Y(f"{field}:N", sort=list(order), axis=bare)
+
+
 def line(rows: Rows, x: Any, y: Any, **mark: Any) -> Any:
-    """Return a line through the rows."""
     return alt.Chart(data(rows)).mark_line(**mark).encode(x=x, y=y)
 
 
 def points(rows: Rows, x: Any, y: Any, size: float = 64, **mark: Any) -> Any:
-    """Return a point for each row."""
-    marked = alt.Chart(data(rows)).mark_point(filled=True, size=size, **{"opacity": 0.9, **mark})
-    return marked.encode(x=x, y=y, fill=FILL, shape=SHAPE)
+    chart = alt.Chart(data(rows)).mark_point(filled=True, size=size, **{"opacity": 0.9, **mark})
+    return chart.encode(x=x, y=y, fill=FILL, shape=SHAPE)
 
 
 def rule(rows: Rows, dash: Sequence[float] = (5, 4), **encoding: Any) -> Any:
@@ -53,28 +57,37 @@ def rule(rows: Rows, dash: Sequence[float] = (5, 4), **encoding: Any) -> Any:
 
 
 def shade(rows: Rows, colour: str, opacity: float, **encoding: Any) -> Any:
-    """Return a rectangle for each row, behind what else is drawn."""
+    """Return a rectangle for each row, behind all other marks."""
     mark = alt.Chart(data(rows)).mark_rect(fill=colour, opacity=opacity, clip=True)
     return mark.encode(**encoding)
 
 
-def stacked_bars(rows: Rows, x: Any, size: Size, step: float = 26, labels: float = 40) -> Any:
-    """Return a horizontal bar for each `bar` of the rows, in their order, of parts from `start` to
-    `end`.
+def stacked_bars(
+    bars: Sequence[tuple[str, Sequence[tuple[str, float]]]], x: Any, size: Size,
+    step: float = 26, labels: float = 40,
+) -> Any:  # fmt: skip
+    """Return horizontal bars in their order.
 
-    Parameters: labels, room for the bars' names.
+    Parameters: bars, each a name, and colour and length of its parts; x, the axis of `start`;
+    labels, room for the names.
     """
-    names = list(dict.fromkeys(row["bar"] for row in rows))
+    rows = []
+    for name, parts in bars:
+        end = 0.0
+        for colour, length in parts:
+            start, end = end, end + length
+            rows.append({"bar": name, "start": start, "end": end, "colour": colour})
+    bar_names = list(dict.fromkeys(name for name, _ in bars))
     axis = alt.Axis(title=None, ticks=False, labelLimit=170, labelPadding=6)
-    y = alt.Y("bar:N", sort=names, axis=axis)
-    bars = alt.Chart(data(rows)).mark_bar(height={"band": 0.7})
-    return bars.encode(x=x, x2=alt.X2("end:Q"), y=y, color=COLOUR).properties(
-        width=size.plot_width - labels, height=step * len(names)
+    y = alt.Y("bar:N", sort=bar_names, axis=axis)
+    chart = alt.Chart(data(rows)).mark_bar(height={"band": 0.7})
+    return chart.encode(x=x, x2=alt.X2("end:Q"), y=y, color=COLOUR).properties(
+        width=size.plot_width - labels, height=step * len(bar_names)
     )
 
 
 def in_rows(charts: Sequence[Any], across: int) -> Any:
-    """Charts beside each other, so many in a row."""
+    """Return the charts in rows of `across` charts each."""
     rows = [alt.hconcat(*charts[i : i + across]) for i in range(0, len(charts), across)]
     return alt.vconcat(*rows) if len(rows) > 1 else rows[0]
 
@@ -82,8 +95,8 @@ def in_rows(charts: Sequence[Any], across: int) -> Any:
 def arm_keys(
     arms: Sequence[str], kind: str = "", shown: Iterable[str] | None = None
 ) -> tuple[Key, ...]:
-    """Return the legend of arms: by their points' shapes, or all of one kind; of those that are
-    shown.
+    """Return the legend of the arms in `shown`, or of all: each with the shape of its points, or
+    all with the swatch `kind`.
     """
     return tuple(
         Key(kind or palette.arm_shape(arms, arm), palette.arm_colour(arms, arm).light, arm)

@@ -9,21 +9,22 @@ from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN
 from experiments.report.text import number
 
 
-def revert_time_words(found: Mapping[str, Any] | None) -> str:
-    """Describe `undone` of result.json; empty for a run from before it was recorded."""
-    if found is None:
+def revert_time_words(undone: Mapping[str, Any] | None) -> str:
+    """Describe `undone` of result.json; empty for a run without a fleet."""
+    if undone is None:
         return ""
-    count, worst, unconfirmed = found["count"], found["worst"], found["unconfirmed"]
+    count, worst, unconfirmed = undone["count"], undone["worst"], undone["unconfirmed"]
     if not count and not unconfirmed:
         return "Undo: nothing was injected."
-    words = []
+    sentences = []
     if worst:
-        words.append(
+        sentences.append(
             f"Undo: at most {number(worst['seconds'])} s from the asked end to its confirmation, "
             f"{worst['kind']} on {worst['machine']}, of {number(count)} undos"
             f"{' (insufficient)' if count < SAMPLES_BEYOND_MIN else ''}."
         )
     if unconfirmed:
-        words.append(f"Of {number(unconfirmed)} no undo was confirmed.")
-    words.append(f"Were the runner killed, agents would undo theirs after {found['lease_s']:g} s.")
-    return " ".join(words)
+        sentences.append(f"Of {number(unconfirmed)} no undo was confirmed.")
+    lease_s = undone["lease_s"]
+    sentences.append(f"Were the runner killed, agents would undo theirs after {lease_s:g} s.")
+    return " ".join(sentences)

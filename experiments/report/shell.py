@@ -39,19 +39,19 @@ class Verdict:
 
 def chip(question: str, answer: bool | str | None, reasons: Sequence[object] = ()) -> Verdict:
     """Return the chip of an answer; None is not known, a word is neither yes nor no."""
-    said = tuple(str(reason) for reason in reasons)
+    texts = tuple(str(reason) for reason in reasons)
     if isinstance(answer, str):
-        return Verdict(question, answer, "unknown", said)
+        return Verdict(question, answer, "unknown", texts)
     if answer is None:
-        return Verdict(question, "not known", "unknown", said)
-    return Verdict(question, "yes" if answer else "no", "good" if answer else "bad", said)
+        return Verdict(question, "not known", "unknown", texts)
+    return Verdict(question, "yes" if answer else "no", "good" if answer else "bad", texts)
 
 
 def chips(verdicts: Mapping[str, Any], questions: Mapping[str, str]) -> list[Verdict]:
     """Return the runner's verdicts, each with its question."""
-    found = {name: verdicts.get(name) or {} for name in questions}
+    by_name = {name: verdicts.get(name) or {} for name in questions}
     return [
-        chip(question, _answer(found[name]), found[name].get("reasons") or ())
+        chip(question, _answer(by_name[name]), by_name[name].get("reasons") or ())
         for name, question in questions.items()
     ]
 
@@ -61,7 +61,7 @@ def _answer(verdict: Mapping[str, Any]) -> bool | str | None:
 
 
 def repeat_rows(manifest: Mapping[str, Any], **more: str) -> list[tuple[str, str]]:
-    """Return the facts that one needs to repeat a run."""
+    """Return the facts that are needed to repeat a run."""
     facts = {
         "command": command_line(manifest.get("command")),
         "run": manifest.get("run"),
@@ -119,7 +119,7 @@ def render_run(
 
 
 def save_page(folder: Path, html: str) -> Path:
-    """Write report.html into a run's folder, whole or not at all, and return its path."""
+    """Write report.html into a run's folder, completely or not at all, and return its path."""
     path = folder / "report.html"
     write_bytes(path, html.encode())
     return path

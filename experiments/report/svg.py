@@ -58,7 +58,7 @@ def render(chart: Any, identity: str, title: str, description: str) -> str:
 
 
 def dark_rules() -> str:
-    """CSS that turns each light colour of a figure into its dark one."""
+    """Return CSS that turns each light colour of a figure into its dark one."""
     rules = []
     for colour in palette.ALL:
         for attribute in ("fill", "stroke"):

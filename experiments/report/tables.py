@@ -29,5 +29,5 @@ class Table:
 
 
 def named(text: Any) -> Cell:
-    """Return a cell of words."""
+    """Return a cell with text, not with a figure."""
     return Cell(str(text), numeric=False)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from core.units import duration
+
 MISSING = "–"
+# The SLO's words for those of a promise, where the plan made none.
+SLO_WORDS = {"kept": "met", "broken": "missed", "undecided": "undecided"}
 
 
 def number(value: Any, digits: int = 3) -> str:
@@ -28,15 +32,26 @@ def number(value: Any, digits: int = 3) -> str:
 
 
 def plain(value: Any) -> str:
-    """Return a number that somebody chose: as it was written, "8" and not "8.00"."""
+    """Return a number that somebody chose, as they wrote it: "8" and not "8.00"."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return MISSING if value is None else str(value)
     return f"{value:,g}"
 
 
+def lasting(value: Any) -> str:
+    """Return a stated time [s] in the unit that fits it: "15 s", "4 h", "1 day"."""
+    is_time = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return duration(value) if is_time else plain(value)
+
+
 def counted(count: int, noun: str) -> str:
     """Return a number and its noun: 1 night, 2 nights."""
-    return f"{count} {noun}" + ("" if count == 1 else "s")
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def listed(items: Sequence[str]) -> str:
+    """Return one word or several: "a", "a, b and c"."""
+    return f"{', '.join(items[:-1])} and {items[-1]}" if len(items) > 1 else items[0]
 
 
 def milliseconds(value: Any) -> str:
@@ -49,7 +64,6 @@ def milliseconds(value: Any) -> str:
 
 
 def percent(value: Any, digits: int = 3) -> str:
-    """Return a share as per cent."""
     return MISSING if value is None else f"{number(100.0 * value, digits)} %"
 
 
@@ -59,8 +73,8 @@ def factor(value: Any) -> str:
 
 
 def interval(low: Any, high: Any, show: Callable[[Any], str] | None = None) -> str:
-    """Return a confidence interval: "1.60 to 2.81" of a factor, where bounds far outside what can
-    be measured are named; "118 to 148 ms" of a figure that is shown so, its unit once.
+    """Return a confidence interval: "1.60 to 2.81" of a factor, or with `show` "118 to 148 ms", the
+    unit once. A factor's bounds below 0.01 and above 100 are not given in figures.
     """
     if low is None or high is None:
         return MISSING
@@ -74,8 +88,8 @@ def interval(low: Any, high: Any, show: Callable[[Any], str] | None = None) -> s
 
 
 def usd(value: Any, digits: int | None = None) -> str:
-    """Return an amount of money: "10.63 USD", with so many digits behind the point; else four below
-    ten cents, as an hour of a small fleet is, and two above.
+    """Return an amount of money: "10.63 USD", with `digits` after the point. Default: four below
+    ten cents, the price of a small fleet's hour, and two above.
     """
     if value is None:
         return MISSING
@@ -93,7 +107,7 @@ def usd_more(value: float, digits: int = 2) -> str:
 def command_line(command: Any) -> str:
     """Return the command as it is typed, from a string or a list of words."""
     if isinstance(command, (list, tuple)):
-        return shlex.join(str(word) for word in command)
+        return shlex.join(str(part) for part in command)
     return str(command or "")
 
 

@@ -21,18 +21,19 @@ _LONGEST_S = HELD_S_MAX + 2 * _ARMED_S
 
 @contextmanager
 def active_fault(testbed: Testbed, *steps: Step) -> Iterator[float]:
-    """Gives when all of it was in force [monotonic s]; it is undone when this ends.
+    """Inject a fault, and yield the time since when all of it is in force [monotonic s]; it is
+    undone at the end of the `with`.
 
-    Parameters: steps, what is injected at once, each on a machine of its own.
-    Raises: MeasurementFailed if it cannot be injected, or was asked to last longer than
-    HELD_S_MAX and was undone before this ended.
+    Parameters: steps, which are injected at once, each on a machine of its own.
+    Raises: MeasurementFailed if it cannot be injected, or if the `with` lasted longer than
+    HELD_S_MAX, so that it was undone before the end.
     """
-    heard = _Heard(testbed)
+    log = _FaultLog(testbed)
     stop = threading.Event()
     controller = FaultController(
         testbed.fleet.agents,
         testbed.fleet.platform,
-        heard.event,
+        log.event,
         testbed.tally,
         BlastRadius({}, None),
     )
@@ -42,19 +43,19 @@ def active_fault(testbed: Testbed, *steps: Step) -> Iterator[float]:
         target=controller.run, args=([injection], origin, _LONGEST_S, stop), name="faults"
     )
     thread.start()
-    what = " and ".join(f"{step.kind} on {step.machine}" for step in steps)
+    subject = " and ".join(f"{step.kind} on {step.machine}" for step in steps)
     try:
-        if not heard.told.wait(_ARMED_S) or heard.since is None:
+        if not log.reported.wait(_ARMED_S) or log.since is None:
             raise MeasurementFailed(
-                what,
+                subject,
                 expected="to be injected",
-                got=heard.text or f"no answer within {_ARMED_S:g} s",
+                got=log.text or f"no answer within {_ARMED_S:g} s",
                 hint="`GET /v1/capabilities` of the machine lists its possible faults.",
             )
-        yield heard.since
+        yield log.since
         if time.monotonic() - origin >= _LONGEST_S:
             raise MeasurementFailed(
-                what,
+                subject,
                 expected=f"to be held for at most {HELD_S_MAX:g} s",
                 got="longer: it was undone before",
                 hint="Reduce the operation during which it is held.",
@@ -64,12 +65,12 @@ def active_fault(testbed: Testbed, *steps: Step) -> Iterator[float]:
         thread.join()
 
 
-class _Heard:
-    """The controller's log, on its way to the run's files."""
+class _FaultLog:
+    """The controller's log, passed on to the run's files; `reported` is set by its first event."""
 
     def __init__(self, testbed: Testbed) -> None:
         self._testbed = testbed
-        self.told = threading.Event()
+        self.reported = threading.Event()
         self.since: float | None = None
         self.text = ""
 
@@ -82,4 +83,4 @@ class _Heard:
             self.since = monotonic
         elif event["action"] == "error":
             self.text = str(event["text"])
-        self.told.set()
+        self.reported.set()

@@ -47,35 +47,36 @@ _DRAIN_S = 2.0  # beyond the time-outs, for the generator's own end
 _TICK_S = 0.25
 
 Onlooker = Callable[[LoadPlan, float, Sequence[RequestRecord]], None]
-"""Is told a few times a second: the block's plan, where in it we are [s], and the new records."""
+"""Called a few times a second: the block's plan, the time since its start [s], the new records."""
 
 
 def entries_for(
     workload: Workload, design: Design, inventory: Inventory
 ) -> dict[str, tuple[str, ...]]:
-    """URLs by entry tier, first those of the roles that the workload is for."""
+    """Return the URLs by entry tier, first those of the roles that the workload is for."""
     tiers, entries = design.fleet.tiers, inventory.endpoints.entries
-    fitting = sorted(entries, key=lambda one: tiers[one.tier].role not in workload.roles)
+    ordered = sorted(entries, key=lambda entry: tiers[entry.tier].role not in workload.roles)
     sessions = {tier: design.roles[tiers[tier].role].session for tier in design.fleet.entry_tiers}
     secure = design.experiment.load.tls_name is not None
     return {
-        one.tier: tuple(
-            by_tls(url) if secure else with_session(url, sessions[one.tier]) for url in one.urls
+        entry.tier: tuple(
+            with_tls(url) if secure else with_session(url, sessions[entry.tier])
+            for url in entry.urls
         )
-        for one in fitting
+        for entry in ordered
     }
 
 
-def by_tls(url: str) -> str:
+def with_tls(url: str) -> str:
     """Return the URL of an entry that passes https on."""
     return urlsplit(url)._replace(scheme="https").geturl()
 
 
-def _requests_words(plan: LoadPlan, status: LoadStatus) -> str:
-    """Progress; a task of a locustfile makes any number of requests."""
+def _progress_text(plan: LoadPlan, status: LoadStatus) -> str:
+    """Return the progress of the load; a task of a Locust file makes any number of requests."""
     if plan.locustfile is not None:
-        return f"{status.recorded} requests"
-    return f"{status.recorded}/{status.planned} requests"
+        return f"{status.recorded:,} requests"
+    return f"{status.recorded:,}/{status.planned:,} requests"
 
 
 def with_session(url: str, session: Session | None) -> str:
@@ -90,8 +91,8 @@ def with_session(url: str, session: Session | None) -> str:
 
 @dataclass
 class BlockRun:
-    """Carries out blocks; `handles` keeps each one's records, however it ended, `host` its host;
-    `discarded` the records of what was set aside."""
+    """Runs blocks. `handles` has the records of each block, however it ended, and `host` the use of
+    its host; `discarded` has the records of the blocks that were set aside."""
 
     design: Design
     fleet: Fleet
@@ -104,7 +105,7 @@ class BlockRun:
     discarded: list[LoadHandle] = field(default_factory=list)
     host: list[HostBlock] = field(default_factory=list)
     _healed: dict[str, float] = field(default_factory=dict)
-    _measured: dict[Block, pl.DataFrame] = field(default_factory=dict)
+    _measured_requests: dict[Block, pl.DataFrame] = field(default_factory=dict)
 
     @functools.cached_property
     def _radius(self) -> BlastRadius:
@@ -122,19 +123,19 @@ class BlockRun:
     ) -> None:
         """Configure, load, disturb; everything that was injected is reverted when this returns.
 
-        Parameters: experiment, which goes before the design's; its arms are the design's;
-        onlooker, who follows the block, and must not keep it waiting.
+        Parameters: experiment, used instead of the design's, with the design's arms; onlooker,
+        which follows the block and must return quickly.
         """
         waited_s = wait_until_quiet(self.quiet_wait_s, self.fleet.platform.cpu_s)
         if waited_s > 0.0:
             narrator.detail(f"waited {waited_s:.0f} s for a quiet host")
         configure(self.design, block.arm, self.fleet)
-        asked = experiment or self.design.experiment
-        design = replace(self.design, experiment=asked)
-        workload = self.design.workloads[asked.load.user]
+        block_experiment = experiment or self.design.experiment
+        design = replace(self.design, experiment=block_experiment)
+        workload = self.design.workloads[block_experiment.load.user]
         entries = entries_for(workload, self.design, self.fleet.inventory)
-        tls = tls_of(asked.load, self.design.directory, asked.load.tls_name)
-        plan = replace(plan_block(entries, asked, block, workload), tls=tls)
+        tls = tls_of(block_experiment.load, self.design.directory, block_experiment.load.tls_name)
+        plan = replace(plan_block(entries, block_experiment, block, workload), tls=tls)
         if tls is not None and tls.insecure:
             narrator.say(UNCHECKED)
         self.recorder.block = block
@@ -151,7 +152,7 @@ class BlockRun:
             worker = threading.Thread(
                 target=controller.run,
                 args=(
-                    injections(asked, design.fleet, block, self._address),
+                    injections(block_experiment, design.fleet, block, self._address),
                     origin,
                     plan.length_s,
                     stop,
@@ -179,58 +180,66 @@ class BlockRun:
             self._judge(block, measured(handle.records()))
 
     def _judge(self, block: Block, requests: pl.DataFrame) -> None:
-        """Tell InfluxDB what the arm came to so far."""
-        self._measured[block] = requests
-        frame = pl.concat([one for of, one in self._measured.items() if of.arm == block.arm])
-        asked = self.design.experiment
-        block_s = correlated_s({"spec": {"interference": vars(asked.interference)}})
-        slo = asked.slo.model_dump(mode="json")
-        found: Mapping[str, Any] = slo_verdict(frame, [block.arm], slo, block_s=block_s)
+        """Send InfluxDB the arm's verdict so far."""
+        self._measured_requests[block] = requests
+        frame = pl.concat(
+            [
+                records
+                for earlier, records in self._measured_requests.items()
+                if earlier.arm == block.arm
+            ]
+        )
+        experiment = self.design.experiment
+        block_s = correlated_s({"spec": {"interference": vars(experiment.interference)}})
+        slo = experiment.slo.model_dump(mode="json")
+        verdict: Mapping[str, Any] = slo_verdict(frame, [block.arm], slo, block_s=block_s)
         disturbed = disturbance([vars(host) for host in self.host if host.arm == block.arm])
         if disturbed:
-            found = undecided(found, disturbed_words(disturbed)) or found
-        self.recorder.verdict(time.monotonic(), block.arm, found["met"], found["reasons"])
+            verdict = undecided(verdict, disturbed_words(disturbed)) or verdict
+        self.recorder.verdict(time.monotonic(), block.arm, verdict["met"], verdict["reasons"])
 
     def settle(self, narrator: Narrator) -> None:
-        """The design's load without neighbours and faults, if it asks for that; nothing of it is
-        kept but its events."""
-        asked = self.design.experiment
-        if asked.phases.settle == 0.0:
+        """Send the design's load without neighbours and faults, if the design asks for that. Only
+        its events are kept."""
+        experiment = self.design.experiment
+        if experiment.phases.settle == 0.0:
             return
-        phases = asked.phases.model_copy(update={"warm_up": asked.phases.settle, "measure": 0.0})
-        self.calm(SETTLING, narrator, asked.load, phases)
+        phases = experiment.phases.model_copy(
+            update={"warm_up": experiment.phases.settle, "measure": 0.0}
+        )
+        self.calm(SETTLING, narrator, experiment.load, phases)
 
     def calm(self, number: int, narrator: Narrator, load: Load, phases: Phases) -> LoadHandle:
-        """Load without neighbours and faults on the first arm, of which nothing is kept but its
-        events; returns its records.
+        """Send load without neighbours and faults to the first arm, and return its records. The
+        run keeps only its events.
 
         Parameters: number of the block, below 0.
         """
-        asked = self.design.experiment
-        calm = {
+        experiment = self.design.experiment
+        changes = {
             "load": load,
             "phases": phases,
             "interference": Interference(pattern="none"),
             "faults": (),
             "failover": None,
         }
-        seed = pair_seed(asked.design.seed, number)
-        block = Block(number, number, next(iter(asked.arms)), seed)
-        self.run(block, narrator, asked.model_copy(update=calm))
+        seed = pair_seed(experiment.design.seed, number)
+        block = Block(number, number, next(iter(experiment.arms)), seed)
+        self.run(block, narrator, experiment.model_copy(update=changes))
         self.set_aside(block, "before the first block")
         self.host.pop()
         return self.discarded.pop()
 
-    def set_aside(self, block: Block, why: str) -> None:
-        """The last block's records are kept apart and count for nothing."""
+    def set_aside(self, block: Block, reason: str) -> None:
+        """Set the last block's records aside, so that they count for nothing."""
         self.recorder.block = block
         self.recorder.event(
-            time.monotonic(), what="block", kind=block.arm, action=DISCARDED, text=why
+            time.monotonic(), what="block", kind=block.arm, action=DISCARDED, text=reason
         )
         self.recorder.block = None
         self.discarded.append(self.handles.pop())
-        self._measured.pop(block, None)
-        self.host[-1] = replace(self.host[-1], spoiled=why)
+        self._measured_requests.pop(block, None)
+        self.host[-1] = replace(self.host[-1], spoiled=reason)
 
     def _follow(
         self,
@@ -252,8 +261,8 @@ class BlockRun:
         self.recorder.event(origin, what="arm", kind=block.arm, action="start")
         title = f"  block {block.repeat + 1}: {block.arm}, {load.user} at {load.rate_per_s:g}/s"
         if block.repeat < 0:
-            what = "settling" if block.repeat == SETTLING else "calibrating"
-            title = f"  {what}, {length_s:g} s without neighbours at {load.rate_per_s:g}/s"
+            label = "settling" if block.repeat == SETTLING else "calibrating"
+            title = f"  {label}, {length_s:g} s without neighbours at {load.rate_per_s:g}/s"
         self.recorder.accounts(origin, block, begins=True)
         guard = GuardWatch(
             self.design.experiment.guard,
@@ -275,7 +284,7 @@ class BlockRun:
                 self.recorder.accounts(now, block)
                 guard.requests(now, status.records)
                 guard.look(now, self.monitor.unready, self._radius.disturbed, self._healed)
-                show(min(now_s, length_s), _requests_words(handle.plan, status))
+                show(min(now_s, length_s), _progress_text(handle.plan, status))
                 if status.state == "done" and now_s >= length_s:
                     break
                 if status.state in ("stopped", "failed") or now_s > limit_s:

@@ -22,7 +22,7 @@ from experiments.testbed.testbed import Testbed
 
 
 class Sent(Protocol):
-    """Blocks that were sent: each one's records, those set aside, and the host under them."""
+    """Blocks that were sent: their records, the records set aside, and the use of the host."""
 
     @property
     def handles(self) -> Sequence[LoadHandle]: ...
@@ -33,8 +33,8 @@ class Sent(Protocol):
 
 
 def blocks_on(testbed: Testbed) -> BlockRun:
-    """Return the runner of blocks on the testbed's fleet; requests.parquet and discarded.parquet
-    come of it.
+    """Return the runner of blocks on the testbed's fleet, whose records become requests.parquet
+    and discarded.parquet.
     """
     load = testbed.design.experiment.load
     waiting = testbed.platform.load_helpers() if load.workers > 1 else 0
@@ -55,8 +55,8 @@ def blocks_on(testbed: Testbed) -> BlockRun:
 
 
 def write_blocks(testbed: Testbed, runner: Sent, folder: Path) -> dict[str, object] | None:
-    """Write the requests of all blocks; returns what the manifest says of load and host, None
-    where no block was begun."""
+    """Write the requests of all blocks; returns the manifest's part on load and host, None if no
+    block was begun."""
     if not runner.handles:
         return None
     requests = pl.concat([handle.records() for handle in runner.handles])
@@ -66,20 +66,22 @@ def write_blocks(testbed: Testbed, runner: Sent, folder: Path) -> dict[str, obje
         write_table(folder / "discarded.parquet", discarded, REQUESTS)
     lag_ms = percentile_of(measured(requests)["lag_ms"], 0.99)
     worker = testbed.design.experiment.load.worker
-    if late := less_late(lag_ms, runner.handles[0].plan, worker):
-        testbed.narrator.say(late)
+    if advice := less_late(lag_ms, runner.handles[0].plan, worker):
+        testbed.narrator.say(advice)
     shutil.rmtree(folder / "load")  # its content is in requests.parquet
     host = {**manifests.host(), "blocks": [vars(block) for block in runner.host]}
-    return {"host": host, "load": {"blocks": _loads(testbed, runner, requests)}}
+    return {"host": host, "load": {"blocks": _describe_loads(testbed, runner, requests)}}
 
 
-def _loads(testbed: Testbed, runner: Sent, requests: pl.DataFrame) -> list[dict[str, object]]:
-    """Return the load's workers, block by block; a request lost with one fails the measurement."""
+def _describe_loads(
+    testbed: Testbed, runner: Sent, requests: pl.DataFrame
+) -> list[dict[str, object]]:
+    """Return the load's workers, block by block; a lost worker's requests fail the measurement."""
     blocks = []
     for handle in runner.handles:
         plan = handle.plan
-        begun = {"repeat": plan.repeat, "arm": plan.arm, "start_s": handle.start_s}
-        blocks.append({**begun, "workers": handle.workers})
-        if lost := lost_text(requests.filter(repeat=plan.repeat), handle.workers):
-            testbed.verdicts.measurement.fail(f"block {plan.repeat + 1}, {plan.arm}: {lost}")
+        block = {"repeat": plan.repeat, "arm": plan.arm, "start_s": handle.start_s}
+        blocks.append({**block, "workers": handle.workers})
+        if loss := lost_text(requests.filter(repeat=plan.repeat), handle.workers):
+            testbed.verdicts.measurement.fail(f"block {plan.repeat + 1}, {plan.arm}: {loss}")
     return blocks

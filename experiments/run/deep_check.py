@@ -1,4 +1,4 @@
-"""`check --deep`: the smallest fleet of a design is made, asked each operation once, and removed.
+"""`check --deep`: make the smallest fleet of a design, ask it each operation once, and remove it.
 
 Problems that appear only on machines (an image, a script, an answer) are found in seconds and not
 after a run's set-up.
@@ -56,7 +56,7 @@ _LEAD_S = 0.5
 
 @dataclass(frozen=True)
 class OperationReply:
-    """One operation's answer; `begin`, the first bytes of its content, where they are known."""
+    """One operation's answer; `begin` has the first bytes of its content, where they are known."""
 
     operation: str
     outcome: str
@@ -68,30 +68,30 @@ class OperationReply:
 
 
 def deep_check(design: Design, platform: Platform, narrator: Narrator) -> list[OperationReply]:
-    """Make the smallest fleet of a design, ask, and remove it, whatever happens.
+    """Make the smallest fleet of a design, ask each operation, and remove it, whatever happens.
 
-    Parameters: platform of the experiment `small_name`. Raises: what went wrong on the way;
+    Parameters: platform of the experiment `small_name`. Raises: the first error on the way;
     MeasurementFailed where something of the fleet is left.
     """
     with (
         tempfile.TemporaryDirectory(prefix="sparecraft-check-") as folder,
         ending_signals(narrator.say) as signals,
-        runs.registered(_active(design, folder)),
+        runs.registered(_active_run(design, folder)),
     ):
         small = smallest(design, Path(folder))
         try:
-            with ExitStack() as made:
+            with ExitStack() as cleanup:
                 with narrator.step("Making the smallest fleet (terraform apply)"):
                     platform.check()
                     inventory = provision(small, platform, narrator)
                 fleet = connect(platform, inventory)
-                made.callback(disconnect, fleet)
+                cleanup.callback(disconnect, fleet)
                 with narrator.step("Waiting until every machine is ready"):
                     wait_ready(fleet, small.roles, narrator)
                     configure(small, next(iter(small.experiment.arms)), fleet)
                 with narrator.step("Asking each operation once"):
                     workload = small.workloads[small.experiment.load.user]
-                    return asked_once(small, entries_for(workload, small, inventory), workload)
+                    return ask_once(small, entries_for(workload, small, inventory), workload)
         finally:
             signals.shield()
             _remove(platform, small.fleet.experiment, narrator)
@@ -100,12 +100,12 @@ def deep_check(design: Design, platform: Platform, narrator: Narrator) -> list[O
 def _remove(platform: Platform, name: str, narrator: Narrator) -> None:
     with narrator.step("Removing the fleet (terraform destroy)"):
         platform.down(narrator.detail)
-        left = platform.remaining()
-    if left:
+        remaining = platform.remaining()
+    if remaining:
         raise MeasurementFailed(
             f"fleet {name}",
             expected="nothing left of it",
-            got=", ".join(map(str, left)),
+            got=", ".join(map(str, remaining)),
             hint=f"`sparecraft down {name}` removes it.",
         )
 
@@ -117,16 +117,16 @@ def small_name(experiment: str) -> str:
 
 def smallest(design: Design, folder: Path) -> Design:
     """Return the same design with one machine of each tier, one copy of each request, and nothing
-    that disturbs it; its files are written to `folder`. Two machines, of a role whose first
-    differs.
+    that disturbs it; its files are written to `folder`. A tier has two machines if the first
+    machine of its role differs from the others.
     """
     small = _small_fleet(design.fleet, design.roles)
     name = next(iter(design.experiment.arms))
     settings = {
-        tier: one.model_copy(update={"replicas": 1, "compare": COMPARE_OFF})
-        for tier, one in design.experiment.arms[name].settings.items()
+        tier: tier_settings.model_copy(update={"replicas": 1, "compare": COMPARE_OFF})
+        for tier, tier_settings in design.experiment.arms[name].settings.items()
     }
-    calm = {
+    changes = {
         "kind": "compare",
         "arms": {name: Arm(settings=settings)},
         "interference": Interference(pattern="none"),
@@ -134,7 +134,7 @@ def smallest(design: Design, folder: Path) -> Design:
         "failover": None,
         "design": Order(order="A", repeats=1, seed=design.experiment.design.seed),
     }
-    experiment = design.experiment.model_copy(update=calm)
+    experiment = design.experiment.model_copy(update=changes)
     copy_design_files(design.directory, design.experiment.load, folder)
     (folder / "fleet.tfvars").write_text(fleet_text(small, "the smallest"), encoding="utf-8")
     text = experiment_text(experiment, "asked once")
@@ -157,86 +157,89 @@ def _small_fleet(fleet: Fleet, roles: Roles) -> Fleet:
     return fleet.model_copy(update={"experiment": small_name(fleet.experiment), "tiers": tiers})
 
 
-def asked_once(
+def ask_once(
     design: Design, entries: Mapping[str, Sequence[str]], workload: Workload
 ) -> list[OperationReply]:
-    """Return each operation asked once by itself, and each session gone through once without waits.
-    Of a Locust file a user of each class does _FILE_TASKS tasks: each request by its name, once
-    good and once not.
+    """Ask each operation once by itself, and go through each session once without waits.
+
+    Of a Locust file a user of each class does _FILE_TASKS tasks; the replies then have each
+    request's name once with each of its outcomes.
     """
     load = design.experiment.load
     plan, sequences = trial_plan(load, entries, workload)
     plan = replace(plan, tls=tls_of(load, design.directory, load.tls_name))
     schemes = {protocol_of(url) for urls in plan.entries.values() for url in urls}
-    own = plan.client or plan.locustfile
-    if own is None and schemes <= set(IN_PYTHON):
-        return [one for sequence in sequences for one in _ask_all(plan, sequence)]
-    return _sent_by_worker(design, plan)
+    custom_client = plan.client or plan.locustfile
+    if custom_client is None and schemes <= set(IN_PYTHON):
+        return [reply for sequence in sequences for reply in _ask_all(plan, sequence)]
+    return _ask_by_worker(design, plan)
 
 
 def trial_plan(
     load: Load, entries: Mapping[str, Sequence[str]], workload: Workload
 ) -> tuple[LoadPlan, list[list[int]]]:
-    """Return a plan that asks each operation once; and the places of operations in the order in
-    which a user asks them, a list for each user.
+    """Return a plan that asks each operation once, and for each user the indices of its operations
+    in the order in which it asks them.
     """
     population = population_of(workload)
     sequences = _sequences(population)
-    chosen = [index for sequence in sequences for index in sequence]
+    indices = [index for sequence in sequences for index in sequence]
     all_operations = (*population.operations, *population.writes)
     first = next(iter(entries))
-    sent = (load if load.rate_per_s is not None else load.at(1.0)).sent
+    rated_load = (load if load.rate_per_s is not None else load.at(1.0)).sent
     gap_s = _GAP_S
     if workload.locustfile is not None:
-        gap_s, chosen = _FILE_GAP_S, [*range(len(all_operations))] * _FILE_TASKS
-        sent = sent.model_copy(update={"max_in_flight": len(all_operations)})
+        gap_s, indices = _FILE_GAP_S, [*range(len(all_operations))] * _FILE_TASKS
+        rated_load = rated_load.model_copy(update={"max_in_flight": len(all_operations)})
     plan = LoadPlan(
         entries={tier: tuple(urls) for tier, urls in entries.items()},
-        load=sent,
+        load=rated_load,
         arm="check",
         repeat=0,
         pair=0,
-        windows=(PhaseWindow("measure", 0.0, gap_s * len(chosen)),),
-        operations=tuple(addressed(one, first, entries) for one in all_operations),
-        offsets_s=tuple(gap_s * number for number in range(len(chosen))),
-        operation_of=tuple(chosen),
+        windows=(PhaseWindow("measure", 0.0, gap_s * len(indices)),),
+        operations=tuple(addressed(operation, first, entries) for operation in all_operations),
+        offsets_s=tuple(gap_s * number for number in range(len(indices))),
+        operation_of=tuple(indices),
         client=client_class_of(workload),
         locustfile=locustfile_in(workload, population, load),
         columns=population.table.columns if population.table else (),
         rows=population.table.rows[:1] if population.table else (),
-        schema=2 if any(one.http for one in all_operations) else 1,
+        schema=2 if any(operation.http for operation in all_operations) else 1,
     )
     return plan, sequences
 
 
 def _sequences(population: Population) -> list[list[int]]:
     count = len(population.operations) + len(population.writes)
-    alone = [k for k in range(count) if not population.weights or population.weights[k] > 0]
-    sessions = [[step.operation for step in one.steps] for one in population.sessions]
-    return [*([index] for index in alone[:OPERATIONS_MAX]), *sessions]
+    lone_operations = [
+        index for index in range(count) if not population.weights or population.weights[index] > 0
+    ]
+    sessions = [[step.operation for step in session.steps] for session in population.sessions]
+    return [*([index] for index in lone_operations[:OPERATIONS_MAX]), *sessions]
 
 
 def _ask_all(plan: LoadPlan, sequence: Sequence[int]) -> list[OperationReply]:
-    """One user's requests, by Python's clients; none after one that failed."""
+    """Send one user's requests by Python's clients; none after one that failed."""
     clients = clients_of(plan, time.monotonic)
     user = VirtualUser(dict(zip(plan.columns, plan.rows[0], strict=True)) if plan.rows else {})
-    found: list[OperationReply] = []
+    replies: list[OperationReply] = []
     for index in sequence:
         operation = plan.operations[index]
-        if found and found[-1].outcome != OK:
-            found.append(OperationReply(operation.name, "unreached", 0, 0, None))
+        if replies and replies[-1].outcome != OK:
+            replies.append(OperationReply(operation.name, "unreached", 0, 0, None))
             continue
         client = clients[plan.entries[operation.entry][0]]
-        found.append(_answered(operation, client, user))
+        replies.append(_ask(operation, client, user))
     for client in clients.values():
         client.close()
-    return found
+    return replies
 
 
-def _answered(operation: Operation, client: Client, user: VirtualUser) -> OperationReply:
+def _ask(operation: Operation, client: Client, user: VirtualUser) -> OperationReply:
     begun_s = time.monotonic()
-    request, wanted = _request(operation, client, user)
-    answer = client.fetch(request, wanted, begun_s)
+    request, expected = _request(operation, client, user)
+    answer = client.fetch(request, expected, begun_s)
     return OperationReply(
         operation.name,
         answer.outcome,
@@ -251,12 +254,12 @@ def _answered(operation: Operation, client: Client, user: VirtualUser) -> Operat
 def _request(operation: Operation, client: Client, user: VirtualUser) -> tuple[Any, Any]:
     if operation.http is None:
         return client.request(operation.request), operation.check.encode()
-    sent = bytes_of(operation.http, host_of(client.address), user)
-    return sent, Expected(operation.http, user)
+    request = bytes_of(operation.http, host_of(client.address), user)
+    return request, Expected(operation.http, user)
 
 
-def _sent_by_worker(design: Design, plan: LoadPlan) -> list[OperationReply]:
-    """Return the same by the design's load worker, for what Python has no client of its own."""
+def _ask_by_worker(design: Design, plan: LoadPlan) -> list[OperationReply]:
+    """Return the same by the design's load worker, for protocols without a client in Python."""
     t0_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="sparecraft-check-") as folder:
         generator = LoadGenerator(
@@ -279,13 +282,13 @@ def _sent_by_worker(design: Design, plan: LoadPlan) -> list[OperationReply]:
             records = records.filter(pl.col("outcome") != "dropped")
             records = records.unique(["name", "outcome"], keep="first", maintain_order=True)
         return [
-            OperationReply(one["name"], one["outcome"], one["status"], one["bytes"],
-                           one["latency_ms"], one["reason"] or "")
-            for one in records.iter_rows(named=True)
+            OperationReply(record["name"], record["outcome"], record["status"], record["bytes"],
+                           record["latency_ms"], record["reason"] or "")
+            for record in records.iter_rows(named=True)
         ]  # fmt: skip
 
 
-def _active(design: Design, folder: str) -> runs.Active:
+def _active_run(design: Design, folder: str) -> runs.Active:
     return runs.Active(
         pid=os.getpid(),
         experiment=small_name(design.fleet.experiment),

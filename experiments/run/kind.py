@@ -54,8 +54,8 @@ class Kind(Generic[SectionT]):
 
     def check(self, design: Design, section: SectionT) -> None:
         """Raise InputError if design and section do not fit; by default calls the section's."""
-        if (own := getattr(section, "check", None)) is not None:
-            own(design)
+        if (section_check := getattr(section, "check", None)) is not None:
+            section_check(design)
 
     def check_host(self, design: Design, section: SectionT, platform: Platform) -> None:
         """Raise EnvironmentMissing if this host is too small; called before anything is made."""
@@ -88,26 +88,38 @@ class Kind(Generic[SectionT]):
         return None
 
     def measure(self, testbed: Testbed, section: SectionT) -> None:
-        """Measure everything; `testbed.keep` has the files written, also of an interrupted run."""
-        self._own(self.measures)(testbed, section).measure()
+        """Measure everything, and register writers by `testbed.keep`; they are called also after an
+        interrupted run."""
+        self._load_function(self.measures)(testbed, section).measure()
 
     def analyse(self, folder: Path) -> Findings:
         """Return the findings of a run's files, of which manifest.json is the runner's."""
-        found: Findings = self._own(self.analyses)(folder)
-        return found
+        findings: Findings = self._load_function(self.analyses)(folder)
+        return findings
+
+    def conclude(self, folder: Path) -> Result:
+        """Write result.json from a run's files, and return it."""
+        from core.runfiles.manifest import manifest_if_any
+        from core.runfiles.result import FILE
+        from experiments.record.records import write_json
+        from experiments.record.result import result_of
+
+        result = result_of(self.name, manifest_if_any(folder), self.analyse(folder))
+        write_json(folder / FILE, result)
+        return result
 
     def write_page(self, folder: Path) -> Path:
         """Write report.html from the folder's files, with result.json, and return its path."""
-        page: Path = self._own(self.draws)(folder)
+        page: Path = self._load_function(self.draws)(folder)
         return page
 
     def print_result(self, result: Result, console: Console, page: Path) -> None:
         """Print the result; the last line is the page's path."""
         from experiments.record.result import flat
 
-        self._own(self.prints)(flat(result), console, page)
+        self._load_function(self.prints)(flat(result), console, page)
 
-    def _own(self, function: str) -> Any:
+    def _load_function(self, function: str) -> Any:
         """Return a function of the kind's folder, given as MODULE.NAME."""
         module, _, name = function.rpartition(".")
         return getattr(import_module(f"{type(self).__module__}.{module}"), name)

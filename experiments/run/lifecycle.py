@@ -10,15 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
-
 from core.errors import Interrupted, as_reason
-from core.runfiles.manifest import manifest_if_any
-from core.runfiles.result import FILE, Result
+from core.runfiles.result import Result
 from experiments.console import Narrator
 from experiments.design import Design
-from experiments.record.records import point_latest, write_json
-from experiments.record.result import passed, result_of
+from experiments.record.records import point_latest
+from experiments.record.result import passed
 from experiments.run.kind import Kind, SectionT
 from experiments.testbed import runs
 from experiments.testbed.guard import Stop, Stopped
@@ -37,7 +34,7 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Valid, its SLO met, the fleet gone."""
+        """True if the run is valid, its SLO is met, and the fleet is gone."""
         return passed(self.result)
 
 
@@ -55,13 +52,13 @@ def run_experiment(
     part: str = "",
     hands_on: bool = False,
 ) -> Outcome:
-    """Return a run, from a checked design to a folder of results. Raises what ended it early, after
-    clean-up and with the data kept.
+    """Run a checked design, and return the outcome with its folder of results. If an error ends the
+    run early, raises it after the clean-up; the data is kept.
 
-    Parameters: section, the kind's own, as `section_of` returns it; keep the fleet afterwards;
-    quiet_wait_s, how long each block may wait for a quiet host [s]; part, the folder of the
-    experiment's that its runs are kept in, by default the kind's if it is not the design's own;
-    hands_on, the fleet of a run that came to its end stays up for the caller, who removes it.
+    Parameters: section, the kind's own, as `section_of` returns it; keep, leave the fleet up
+    afterwards; quiet_wait_s, how long each block may wait for a quiet host [s]; part, the folder
+    for the runs in the experiment's folder, by default the kind's if the design's kind is another;
+    hands_on, leave the fleet of a complete run up for the caller, who removes it.
     """
     kind.check_host(design, section, platform)
     folder = results.resolve() / design.fleet.experiment
@@ -75,7 +72,7 @@ def run_experiment(
         section={kind.name: keys} if (keys := section.model_dump(mode="json")) else None,
         quiet_wait_s=quiet_wait_s,
     )
-    with ending_signals(narrator.say) as signals, runs.registered(_active(testbed)) as told:
+    with ending_signals(narrator.say) as signals, runs.registered(_active_run(testbed)) as run_file:
         failure: BaseException | None = None
         try:
             testbed.folder.mkdir(parents=True)
@@ -83,20 +80,20 @@ def run_experiment(
                 testbed.prepare()
             kind.measure(testbed, section)
         except BaseException as error:  # raised again below, once nothing is left behind
-            failure = _halted(testbed, error, told)
-            testbed.failed(failure)
+            failure = _as_stopped(testbed, error, run_file)
+            testbed.note_failure(failure)
             if isinstance(failure, Stopped):
-                narrator.say(f"[bold red]{escape(str(failure))}[/bold red]")
+                narrator.say(str(failure), style="bold red")
         signals.shield()
-        whole = failure is None
-        _clean_up(testbed, keep=keep and whole, hands_on=hands_on and whole)
+        is_complete = failure is None
+        _clean_up(testbed, keep=keep and is_complete, hands_on=hands_on and is_complete)
         try:
             outcome = _conclude(kind, testbed, cut_short=failure is not None)
         except Exception as error:  # what ended the run comes first, also before a page's defect
-            narrator.say(f"[bold red]error[/bold red] {escape(as_reason(error))}")
+            narrator.say(f"error {as_reason(error)}", style="bold red")
             failure, outcome = failure or error, None
         if isinstance(failure, KeyboardInterrupt):
-            raise _interrupted(testbed) from None
+            raise _interrupt_error(testbed) from None
         if isinstance(failure, Stopped):
             failure.hint = _describe_end(testbed)
         if failure is not None:
@@ -106,21 +103,22 @@ def run_experiment(
 
 
 def _clean_up(testbed: Testbed, *, keep: bool, hands_on: bool) -> None:
-    """Collect, and remove what is not handed on, the one whatever becomes of the other: what went
-    wrong is said, and is a reason of the verdict; what was measured is still to be written."""
+    """Collect the data, and remove the fleet unless it is handed on; a failure of one step does not
+    stop the other. Failures are printed and are reasons of the verdict, because the measurements
+    are still to be written."""
     steps: Sequence[Callable[[], None]] = (testbed.collect, partial(testbed.remove, keep=keep))
     for step in steps[:1] if hands_on else steps:
         try:
             step()
         except Exception as error:
-            for one in _with_those_before(error):
-                testbed.verdicts.cleanup.fail(as_reason(one))
+            for cause in _causes_of(error):
+                testbed.verdicts.cleanup.fail(as_reason(cause))
     for reason in testbed.verdicts.cleanup.reasons:
-        testbed.narrator.say(f"[bold red]clean-up[/bold red] {escape(reason)}")
+        testbed.narrator.say(f"clean-up: {reason}", style="bold red")
 
 
-def _with_those_before(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, and those that it came after: undoing may fail, and then collecting too."""
+def _causes_of(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and the errors before it: undoing may fail, and then collecting too."""
     while error is not None:
         yield error
         error = None if error.__suppress_context__ else error.__context__
@@ -133,14 +131,13 @@ def _conclude(kind: Kind[Any], testbed: Testbed, *, cut_short: bool) -> Outcome 
         shutil.rmtree(folder, ignore_errors=True)
         return None
     with testbed.narrator.step("Writing results and report"):
-        result = result_of(kind.name, manifest_if_any(folder), kind.analyse(folder))
-        write_json(folder / FILE, result)
+        result = kind.conclude(folder)
         page = kind.write_page(folder)
         point_latest(folder)
         return Outcome(folder, result, page)
 
 
-def _active(testbed: Testbed) -> runs.Active:
+def _active_run(testbed: Testbed) -> runs.Active:
     return runs.Active(
         pid=os.getpid(),
         experiment=testbed.design.fleet.experiment,
@@ -150,11 +147,11 @@ def _active(testbed: Testbed) -> runs.Active:
     )
 
 
-def _halted(testbed: Testbed, error: BaseException, told: Path) -> BaseException:
-    """Return the interrupt that `sparecraft halt` or a watchdog's end sent as what it was; any
+def _as_stopped(testbed: Testbed, error: BaseException, run_file: Path) -> BaseException:
+    """Return an interrupt that `sparecraft halt` or a watchdog's end sent as Stopped, and any
     other error as it is.
     """
-    halt = runs.read_halt(told) if isinstance(error, KeyboardInterrupt) else None
+    halt = runs.read_halt(run_file) if isinstance(error, KeyboardInterrupt) else None
     if halt is None:
         return error
     at = testbed.clock.monotonic + (halt.at - testbed.clock.wall).total_seconds()
@@ -162,23 +159,25 @@ def _halted(testbed: Testbed, error: BaseException, told: Path) -> BaseException
 
 
 def _describe_end(testbed: Testbed) -> str:
-    """Return the fate of the fleet and of what was measured."""
-    became = "stays" if testbed.platform.is_attached else "was removed"
-    said = f"Faults were undone and the fleet {became}."
+    """Return the fate of the fleet and of the measurements."""
+    fleet_fate = "stays" if testbed.platform.is_attached else "was removed"
+    end_text = f"Faults were undone and the fleet {fleet_fate}."
     if not testbed.has_fleet:
-        said = "Nothing was disturbed."
+        end_text = "Nothing was disturbed."
     if not testbed.is_removed:
         name = testbed.design.fleet.experiment
-        said = f"The clean-up failed: `sparecraft down {name}` removes what is left of the fleet."
+        end_text = (
+            f"The clean-up failed: `sparecraft down {name}` removes what is left of the fleet."
+        )
     elif testbed.verdicts.cleanup.reasons:
-        said = f"The fleet {became}; what went wrong before that is told above."
-    kept = f"What was measured is in {testbed.folder}."
+        end_text = f"The fleet {fleet_fate}; what went wrong before that is told above."
+    data_text = f"What was measured is in {testbed.folder}."
     if (page := testbed.folder / "report.html").is_file():
-        kept = f"What was measured: {page}"
-    return f"{said} {kept if testbed.folder.is_dir() else 'Nothing was measured.'}"
+        data_text = f"What was measured: {page}"
+    return f"{end_text} {data_text if testbed.folder.is_dir() else 'Nothing was measured.'}"
 
 
-def _interrupted(testbed: Testbed) -> Interrupted:
+def _interrupt_error(testbed: Testbed) -> Interrupted:
     return Interrupted(
         f"run {testbed.run} of {testbed.design.fleet.experiment}",
         expected="to reach its end",

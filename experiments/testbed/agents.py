@@ -21,11 +21,11 @@ from experiments.design.inventory import Identity, Machine
 _TIMEOUT = httpx.Timeout(5.0)
 # Crashing a role waits for its end, and starting it for its first answer.
 _SLOW = httpx.Timeout(30.0)
-_TOLD_S = 15.0
+_REACH_S = 15.0
 _POLL_S = 0.1
 
 
-GONE = (404, 409)  # of what was to be renewed: not known, or not in force any more
+GONE = (404, 409)  # of a fault or setting to renew: it is not known, or not in force any more
 
 
 class Health(TypedDict):
@@ -37,7 +37,7 @@ class Health(TypedDict):
 
 
 class Capability(TypedDict):
-    """Can a machine's kernel inject a fault? With the reason where it cannot."""
+    """A machine's ability to inject a fault, with the reason where it cannot."""
 
     available: bool
     reason: NotRequired[str]
@@ -62,7 +62,6 @@ class _Api:
     client: httpx.Client
 
     def close(self) -> None:
-        """Close the connections."""
         self.client.close()
 
     def _call(
@@ -82,42 +81,39 @@ class _Api:
             ) from error
         if response.is_success:
             return response.json() if response.content else None
-        refused = AgentError(
+        refusal = AgentError(
             place,
             expected="success",
             got=f"{response.status_code} {_error_text(response)}",
             hint="`GET /v1/capabilities` of the machine lists its possible faults.",
         )
-        refused.status = response.status_code
-        raise refused
+        refusal.status = response.status_code
+        raise refusal
 
 
 class Agent(_Api):
     """One machine's node agent."""
 
     def health(self, timeout_s: float | None = None) -> Health:
-        """Service state and readiness."""
         timeout = _TIMEOUT if timeout_s is None else httpx.Timeout(timeout_s)
-        found: Health = self._call("GET", "/v1/health", timeout=timeout)
-        return found
+        health: Health = self._call("GET", "/v1/health", timeout=timeout)
+        return health
 
     def capabilities(self) -> dict[str, Capability]:
-        """Return the capabilities by fault."""
         return dict(self._call("GET", "/v1/capabilities")["faults"])
 
     def set_settings(self, settings: Mapping[str, Any], lease_s: float) -> tuple[bool, str | None]:
-        """Set all settings of the role: one that is left out has its default. The earlier ones
-        are back after `lease_s` unless renewed.
+        """Set all settings of the role; one that is left out gets its default. The agent restores
+        the earlier settings after `lease_s` unless the lease is renewed.
 
-        Returns: whether the role's service is restarted for it, and the id to renew and revert it
-        by; None where they are those of before.
+        Returns: whether the role's service is restarted for them, and the id by which to renew and
+        revert them; None if the settings are the same as before.
         """
         body = {"settings": dict(settings), "lease_s": lease_s}
         answer = self._call("PUT", "/v1/settings", body, _SLOW)
         return bool(answer["restarted"]), answer.get("held")
 
     def restart_service(self) -> None:
-        """Stop the role's service and start it anew."""
         self._call("POST", "/v1/service/restart", timeout=_SLOW)
 
     def stop_service(self, lease_s: float) -> None:
@@ -125,7 +121,6 @@ class Agent(_Api):
         self._call("POST", "/v1/service/stop", {"lease_s": lease_s}, _SLOW)
 
     def start_service(self) -> None:
-        """Start the role's service."""
         self._call("POST", "/v1/service/start", timeout=_SLOW)
 
     def inject(self, kind: str, parameters: Mapping[str, Any], lease_s: float) -> str:
@@ -134,8 +129,8 @@ class Agent(_Api):
         return str(self._call("POST", "/v1/faults", body, _SLOW)["id"])
 
     def renew(self, fault: str, lease_s: float) -> None:
-        """Extend the lease of a fault, or of settings. Raises AgentError with a status of GONE
-        where it is over."""
+        """Extend the lease of a fault, or of settings. Raises AgentError with a status of GONE if
+        it is over."""
         self._call("PUT", f"/v1/faults/{fault}/lease", {"lease_s": lease_s})
 
     def revert(self, fault: str) -> JsonObject:
@@ -145,37 +140,36 @@ class Agent(_Api):
     def revert_all(self) -> list[str]:
         """End every fault of the machine, and the settings of its role; returns what could not
         be undone."""
-        undone = self._call("DELETE", "/v1/faults", timeout=_SLOW)
-        return [f"{one['kind']}: {one['error']}" for one in undone if one.get("error")]
+        entries = self._call("DELETE", "/v1/faults", timeout=_SLOW)
+        return [f"{entry['kind']}: {entry['error']}" for entry in entries if entry.get("error")]
 
     def faults(self) -> list[JsonObject]:
-        """Every fault since the agent's start, reverted ones too."""
+        """Return every fault since the agent's start, also reverted ones."""
         return list(self._call("GET", "/v1/faults"))
 
     def fingerprint(self) -> Fingerprint:
-        """Return the machine's state now."""
-        found: Fingerprint = self._call("GET", "/v1/fingerprint", timeout=_SLOW)
-        return found
+        fingerprint: Fingerprint = self._call("GET", "/v1/fingerprint", timeout=_SLOW)
+        return fingerprint
 
 
 class Arbiter(_Api):
     """One arbiter's admin API."""
 
     def stats(self) -> JsonObject:
-        """Cumulative counters since its start."""
+        """Return cumulative counters since the arbiter's start."""
         return dict(self._call("GET", "/v1/stats"))
 
     def latency(self) -> JsonObject:
-        """Latencies of the last seconds, and the histogram since its start."""
+        """Return latencies of the last seconds, and the histogram since the arbiter's start."""
         return dict(self._call("GET", "/v1/latency"))
 
     def config(self) -> JsonObject:
-        """Return its present configuration, with live changes."""
+        """Return the present configuration, with live changes."""
         return dict(self._call("GET", "/v1/config"))
 
     def restore(self, config: Mapping[str, Any]) -> None:
-        """Bring policy, tokens, replicas and comparison back to those of an earlier `config`, in
-        the order that the arbiter takes: nothing is compared with one replica."""
+        """Restore policy, tokens, replicas and comparison of an earlier `config`, in an order that
+        the arbiter accepts: it compares nothing with one replica."""
         self.set_policy(config["policy"], config["tokens"], config.get("look_ahead"))
         steps = [("replicas", {"replicas": config["replicas"]}), ("compare", config["compare"])]
         off = config["compare"]["mode"] == COMPARE_OFF
@@ -183,12 +177,12 @@ class Arbiter(_Api):
             self._call("PUT", f"/v1/{name}", body)
 
     def set_replicas(self, replicas: int) -> None:
-        """The replication factor for the requests that follow."""
+        """Set the replication factor for the requests that follow."""
         self._call("PUT", "/v1/replicas", {"replicas": replicas})
 
     def set_policy(self, policy: str, tokens: int | None, look_ahead: int | None) -> None:
-        """The dispatch policy, the tokens per server that it uses, and the servers that it looks
-        at beyond the replicas that it needs; None: all."""
+        """Set the dispatch policy, the tokens per server that it uses, and the number of servers
+        that it looks at beyond the replicas that it needs; None: all."""
         body: dict[str, str | int] = {"policy": policy}
         if tokens is not None:
             body["tokens"] = tokens
@@ -197,27 +191,27 @@ class Arbiter(_Api):
         self._call("PUT", "/v1/policy", body)
 
     def set_compare(self, mode: str) -> None:
-        """The treatment of the replies of a read's replicas; the rest of it at its defaults."""
+        """Set the treatment of the replies of a read's replicas; its other values are defaults."""
         self._call("PUT", "/v1/compare", {"mode": mode})
 
     def set_server(self, server: str, up: bool) -> JsonObject:
-        """Take a server out of the tier at once, or let it in as soon as it answers; its
+        """Take a server out of the tier at once, or let it in as soon as it answers; returns its
         statistics."""
         return dict(self._call("PUT", f"/v1/servers/{server}", {"up": up}))
 
     def is_in(self, server: str) -> bool:
         """True if the server gets requests."""
-        return any(one["name"] == server and one["alive"] for one in self.stats()["servers"])
+        return any(entry["name"] == server and entry["alive"] for entry in self.stats()["servers"])
 
 
 def await_in(arbiter: Arbiter, server: str, pause: Callable[[float], None] = time.sleep) -> None:
     """Wait until the arbiter sends requests to the server; `pause` waits between two looks [s]."""
-    deadline = time.monotonic() + _TOLD_S
+    deadline = time.monotonic() + _REACH_S
     while not arbiter.is_in(server):
         if time.monotonic() > deadline:
             raise EnvironmentMissing(
                 arbiter.name,
-                expected=f"to reach {server} within {_TOLD_S:g} s",
+                expected=f"to reach {server} within {_REACH_S:g} s",
                 got="no answer at its service's address",
                 hint="See with `sparecraft up` what its role says to its settings, and whether its "
                 "data network is there.",

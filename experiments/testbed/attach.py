@@ -37,44 +37,46 @@ class Outputs:
 
 
 def attach(where: str, design: Design) -> Platform:
-    """Return the fleet that `where` tells of, for `design`. Raises InputError for what is not a
-    fleet, or not one that this design can measure without changing it; EnvironmentMissing where
-    Terraform does not answer.
+    """Return the fleet that `where` describes, for `design`. Raises InputError if it is no fleet,
+    or none that this design can measure without changing it; EnvironmentMissing if Terraform does
+    not answer.
     """
-    found = read_outputs(where)
-    asked = design.fleet.experiment
-    if found.fleet.experiment != asked:
+    fleet_outputs = read_outputs(where)
+    experiment = design.fleet.experiment
+    if fleet_outputs.fleet.experiment != experiment:
         raise InputError(
             f"--attach {where}",
-            expected=f"the fleet of {asked}, as {design.name}/fleet.tfvars calls it",
-            got=f"that of {found.fleet.experiment}",
+            expected=f"the fleet of {experiment}, as {design.name}/fleet.tfvars calls it",
+            got=f"that of {fleet_outputs.fleet.experiment}",
             hint="Machines and their figures are known by that name: give the design the fleet's.",
         )
     _refuse_replacement(where, design)
-    known = {one.name: one for one in entries()}
-    if found.fleet.platform not in known:
+    platforms = {entry.name: entry for entry in entries()}
+    if fleet_outputs.fleet.platform not in platforms:
         raise InputError(
             f"--attach {where}: fleet.platform",
-            expected=f"one of {', '.join(known)}",
-            got=repr(found.fleet.platform),
+            expected=f"one of {', '.join(platforms)}",
+            got=repr(fleet_outputs.fleet.platform),
             hint=_HOW,
         )
-    return known[found.fleet.platform].attached(found.fleet, found.identity)
+    return platforms[fleet_outputs.fleet.platform].attach_to(
+        fleet_outputs.fleet, fleet_outputs.identity
+    )
 
 
 def _refuse_replacement(where: str, design: Design) -> None:
-    """A machine that is made anew is another than the one that was applied."""
+    """Raise InputError if the design replaces machines: a new one is not the applied one."""
     settings = design.experiment.failover
     if settings is None:
         return
     tiers = watched_tiers(design.fleet, settings)
-    anew = sorted(tier for tier in tiers if mechanism(design.fleet, tier) == "cloud")
-    if anew:
+    replaced_tiers = sorted(tier for tier in tiers if mechanism(design.fleet, tier) == "cloud")
+    if replaced_tiers:
         raise InputError(
             f"--attach {where}",
             expected="a design that replaces no machine of a fleet that is not its own",
-            got=f"[failover] in the scheme cloud, which makes failed machines of {', '.join(anew)} "
-            "anew",
+            got="[failover] in the scheme cloud, which makes failed machines of "
+            f"{', '.join(replaced_tiers)} anew",
             hint="Run it without --attach: it then makes a fleet of its own.",
         )
 
@@ -85,7 +87,7 @@ def read_outputs(where: str) -> Outputs:
     if path.is_dir():
         text = outputs(path, None)
     elif path.exists():
-        text = _text(where, path)
+        text = _read_text(where, path)
     elif "/" in where:
         raise InputError(
             f"--attach {where}",
@@ -95,7 +97,7 @@ def read_outputs(where: str) -> Outputs:
         )
     else:
         text = outputs(_local_stack(), where)
-    return _parsed(where, text)
+    return _parse(where, text)
 
 
 def _local_stack() -> Path:
@@ -104,7 +106,7 @@ def _local_stack() -> Path:
     return STACK
 
 
-def _text(where: str, path: Path) -> str:
+def _read_text(where: str, path: Path) -> str:
     try:
         with path.open("rb") as file:
             data = file.read(_BYTES_MAX + 1)
@@ -122,31 +124,35 @@ def _text(where: str, path: Path) -> str:
     return data.decode("utf-8", errors="replace")
 
 
-def _parsed(where: str, text: str) -> Outputs:
+def _parse(where: str, text: str) -> Outputs:
     try:
-        said = json.loads(text)
+        values = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"--attach {where}", expected="JSON", got=str(error), hint=_HOW) from error
-    if not isinstance(said, dict):
-        said = {}
-    if "experiment" in said and "machines" in said:
-        said = {"fleet": said}  # `terraform output -json fleet`
+    if not isinstance(values, dict):
+        values = {}
+    if "experiment" in values and "machines" in values:
+        values = {"fleet": values}  # `terraform output -json fleet`
     return Outputs(
-        _part(where, said, "fleet", Inventory, "the inventory of its machines"),
-        _part(where, said, "identity", Identity, "the keys without which no machine answers"),
+        _read_part(where, values, "fleet", Inventory, "the inventory of its machines"),
+        _read_part(
+            where, values, "identity", Identity, "the keys without which no machine answers"
+        ),
     )
 
 
-def _part(where: str, said: Mapping[str, Any], name: str, kind: type[_Part], meaning: str) -> _Part:
-    value = said.get(name)
+def _read_part(
+    where: str, values: Mapping[str, Any], name: str, kind: type[_Part], meaning: str
+) -> _Part:
+    value = values.get(name)
     if isinstance(value, dict) and {"value", "sensitive"} <= value.keys():
         value = value["value"]  # `terraform output -json`
     if value is None:
-        there = ", ".join(sorted(said)[:10]) or "no outputs"
+        names = ", ".join(sorted(values)[:10]) or "no outputs"
         raise InputError(
             f"--attach {where}: {name}",
             expected=meaning,
-            got=there,
+            got=names,
             hint=f"Of the workspace and folder that the fleet was applied in: {_HOW}",
         )
     try:

@@ -22,39 +22,42 @@ _SILENT_S = 2.0  # one that answers for so long was not struck
 
 @dataclass
 class Looks:
-    """Looks at one machine: their times [monotonic s], and whether it was silent.
+    """Looks at one machine; `samples` are their times [monotonic s], and whether it was silent.
 
     If its agent was started after `since`, the machine was down in between.
     """
 
     since: float
-    found: list[tuple[float, bool]] = field(default_factory=list)
+    samples: list[tuple[float, bool]] = field(default_factory=list)
     started_again: bool = False
 
     def add(self, at: float, uptime_s: float | None) -> None:
-        """Asked at that time; uptime_s of the agent that answered, None if none did."""
-        self.found.append((at, uptime_s is None))
+        """Add a look at time `at`; uptime_s is that of the agent, None if it did not answer."""
+        self.samples.append((at, uptime_s is None))
         if uptime_s is not None and uptime_s < at - self.since:
             self.started_again = True
 
     def dose(self, asked_s: float | None) -> Dose:
-        """Time between two looks that found it silent; where one did, half of it.
+        """Return the dose: all of the time between two looks that both found the machine silent,
+        and half of it if one of them did.
 
-        It bit if it was silent once, or is started again: power is on or off.
+        The fault bit if the machine was silent once, or was started again: power is on or off.
         """
         measured = sum(
-            (after - before) * (was + is_) / 2
-            for (before, was), (after, is_) in zip(self.found, self.found[1:], strict=False)
+            (after - before) * (was_silent + is_silent) / 2
+            for (before, was_silent), (after, is_silent) in zip(
+                self.samples, self.samples[1:], strict=False
+            )
         )
-        seconds = self.found[-1][0] - self.found[0][0] if self.found else 0.0
-        struck = self.started_again or any(silent for _, silent in self.found)
+        seconds = self.samples[-1][0] - self.samples[0][0] if self.samples else 0.0
+        struck = self.started_again or any(silent for _, silent in self.samples)
         return {
             "asked": asked_s,
-            "measured": measured if self.found else None,
+            "measured": measured if self.samples else None,
             "unit": PLATFORM_DOSE.unit,
             "how": PLATFORM_DOSE.how,
             "bit": True if struck else False if seconds >= _SILENT_S else None,
-            "samples": len(self.found),
+            "samples": len(self.samples),
             "seconds": seconds,
             "problem": None,
         }
@@ -76,7 +79,7 @@ class DowntimeMeter:
         self._thread.start()
 
     def dose(self, asked_s: float | None) -> Dose:
-        """Return the downtime so far, without waiting; the last word."""
+        """Return the downtime so far, without waiting; later looks do not count."""
         with self._guard:
             now = self._now()
             if not self._over.is_set() and now - self._pending > _PROMPT_S:
@@ -85,7 +88,6 @@ class DowntimeMeter:
             return self._looks.dose(asked_s)
 
     def close(self) -> None:
-        """Ends the thread."""
         self._over.set()
         self._thread.join()
 

@@ -27,21 +27,21 @@ from experiments.testbed.platforms import Platform
 LEASE_S = 12.0
 _RENEW_EVERY_S = 4.0
 _TICK_S = 0.05
-_MISSED_S = 1.0  # what was due so long before the end and is not in was missed, not just cut off
-_AT_ONCE = 32  # calls to agents and platform: an undo does not wait for what is slow elsewhere
+_MISSED_S = 1.0  # an injection due so long before the end was missed, not just cut off
+_AT_ONCE = 32  # calls to agents and platform: an undo does not wait for another, slow machine
 _HELD_BACK = SparecraftError(
     "[guard] machines_per_tier_max",
     expected="room for one more machine before the injection is over",
     got="as many disturbed machines of its tier as may be",
 )
 
-_BY_ITSELF = ("lease", "restart", "sigterm")  # the agent's reasons to undo what nobody told it to
+_BY_ITSELF = ("lease", "restart", "sigterm")  # the agent's reasons to undo a fault without a call
 
 
 @dataclass
 class Tally:
-    """Counts over a run: an injection counts once all its steps are in; `struck` are machines that
-    lost power or were frozen on purpose."""
+    """Counts over a run. An injection counts once all its steps are injected; `struck` are machines
+    that lost power or were frozen on purpose."""
 
     planned: int = 0
     injected: int = 0
@@ -51,10 +51,10 @@ class Tally:
 
 
 @dataclass
-class _Active:
+class _ActiveInjection:
     injection: Injection
     started: float
-    held: list[tuple[Step, str]]
+    faults: list[tuple[Step, str]]
 
 
 @dataclass(frozen=True)
@@ -74,25 +74,28 @@ class FaultController:
     ) -> None:
         """Carry out `injections`, at_s after `origin` (monotonic); returns at `end_s` or `stop`.
 
-        Whatever is active then has been reverted. What was not due before the end, which a block
-        may reach with its last reply, does not count as planned. An injection that would disturb
-        too many machines at once waits until there is room, and is an error where that comes too
-        late.
+        Everything that was active is reverted then. An injection that was not due before the end,
+        which a block may reach with its last reply, does not count as planned. An injection that
+        would disturb too many machines at once waits until there is room, and is an error if there
+        is room only after its end.
         """
-        waiting = sorted((i for i in injections if i.at_s < end_s), key=lambda i: i.at_s)
+        waiting = sorted(
+            (injection for injection in injections if injection.at_s < end_s),
+            key=lambda injection: injection.at_s,
+        )
         due: list[Injection] = []  # but held back
-        active: list[_Active] = []
+        active: list[_ActiveInjection] = []
         renew_at_s = 0.0
         epoch = time.time() - (time.monotonic() - origin)  # Unix time of the origin
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="faults") as pool:
-            starting: list[Future[_Active | None]] = []
-            others: list[Future[None]] = []
+            starting: list[Future[_ActiveInjection | None]] = []
+            futures: list[Future[None]] = []
             while not stop.is_set() and (now_s := time.monotonic() - origin) < end_s:
                 while waiting and waiting[0].at_s <= now_s:
                     due.append(waiting.pop(0))
                     self.tally.planned += 1
-                due, asked = [], due
-                for injection in asked:
+                due, candidates = [], due
+                for injection in candidates:
                     if self.radius.take(injection.machines):
                         begins_ms = round((epoch + injection.at_s) * 1e3)
                         starting.append(pool.submit(self._start, injection, begins_ms))
@@ -100,71 +103,78 @@ class FaultController:
                         self._fail(injection, injection.steps[-1], "inject", _HELD_BACK)
                     else:
                         due.append(injection)
-                active += _begun(starting)
-                for over in [held for held in active if held.injection.end_s <= now_s]:
+                active += _take_started(starting)
+                for over in [running for running in active if running.injection.end_s <= now_s]:
                     active.remove(over)
-                    others.append(pool.submit(self._end, over, origin, now_s))
+                    futures.append(pool.submit(self._end, over, origin, now_s))
                 if now_s >= renew_at_s:
                     renew_at_s = now_s + _RENEW_EVERY_S
-                    others += [pool.submit(self._renew, held) for held in active]
+                    futures += [pool.submit(self._renew, running) for running in active]
                 stop.wait(min(_TICK_S, end_s - now_s))
             ended_s = min(time.monotonic() - origin, end_s)
-            self.tally.planned += sum(i.at_s < ended_s - _MISSED_S for i in waiting)
-            # What is in goes out at once; what is still going in has to be in before.
-            others += [pool.submit(self._end, held, origin, ended_s) for held in active]
+            self.tally.planned += sum(injection.at_s < ended_s - _MISSED_S for injection in waiting)
+            # Active injections are reverted at once; starting ones first have to be active.
+            futures += [pool.submit(self._end, running, origin, ended_s) for running in active]
             wait(starting)
-            others += [pool.submit(self._end, held, origin, ended_s) for held in _begun(starting)]
+            futures += [
+                pool.submit(self._end, running, origin, ended_s)
+                for running in _take_started(starting)
+            ]
             for injection in due:
                 self._fail(injection, injection.steps[-1], "inject", _HELD_BACK)
         for silence in self._silences.values():
             silence.close()
-        for future in others:
-            future.result()  # a defect must not pass in silence
+        for future in futures:
+            future.result()  # a defect must not stay hidden
 
-    def _start(self, injection: Injection, begins_ms: int) -> _Active | None:
-        held: list[tuple[Step, str]] = []
-        for asked in injection.steps:
-            step = _from(asked, begins_ms)
+    def _start(self, injection: Injection, begins_ms: int) -> _ActiveInjection | None:
+        injected: list[tuple[Step, str]] = []
+        for planned_step in injection.steps:
+            step = _add_begin(planned_step, begins_ms)
             try:
-                held.append((step, self._inject(step)))
-            except Exception as error:  # whatever it is: what is in has to come out
+                injected.append((step, self._inject(step)))
+            except Exception as error:  # whatever it is: the injected steps have to be reverted
                 self._fail(injection, step, "inject", error)
                 now = time.monotonic()
-                if self._undo(injection, held, now, now):
+                if self._undo(injection, injected, now, now):
                     self.radius.give(injection.machines)
                 return None
         started = time.monotonic()
         with self._lock:
             self.tally.injected += 1
-        for step, fault in held:
+        for step, fault in injected:
             stand_in = self.platform.through_agent.get(step.kind)
             text = f"approximated by {stand_in}" if stand_in else ""
             self._report(injection, step, "inject", fault, injection.duration_s, text)
-        return _Active(injection, started, held)
+        return _ActiveInjection(injection, started, injected)
 
-    def _end(self, active: _Active, origin: float, now_s: float) -> None:
-        """Undo it, which was asked for by its own end or, before that, by the block's, now."""
-        asked = origin + min(now_s, active.injection.end_s)
-        if self._undo(active.injection, active.held, active.started, asked):
+    def _end(self, active: _ActiveInjection, origin: float, now_s: float) -> None:
+        """Undo an injection, at its own end or earlier at the block's, which is now."""
+        asked_at = origin + min(now_s, active.injection.end_s)
+        if self._undo(active.injection, active.faults, active.started, asked_at):
             self.radius.give(active.injection.machines)
             with self._lock:
                 self.tally.reverted += 1
 
     def _undo(
-        self, injection: Injection, held: Sequence[tuple[Step, str]], since: float, asked: float
+        self,
+        injection: Injection,
+        injected: Sequence[tuple[Step, str]],
+        since: float,
+        asked_at: float,
     ) -> bool:
         clean = True
-        for step, fault in reversed(held):
+        for step, fault in reversed(injected):
             try:
                 text, dose = self._revert(step, fault, since)
-            except Exception as error:  # whatever it is: the other steps have to come out
+            except Exception as error:  # whatever it is: the other steps have to be reverted
                 self._fail(injection, step, "revert", error)
                 clean = False
                 continue
             lasted_s = time.monotonic() - since
-            self._report(injection, step, "revert", fault, lasted_s, text, asked, dose)
+            self._report(injection, step, "revert", fault, lasted_s, text, asked_at, dose)
             if text in _BY_ITSELF and step.machine not in self.tally.struck:
-                self._fail(injection, step, "inject", _ended_early(text))
+                self._fail(injection, step, "inject", _early_end_error(text))
         return clean
 
     def _inject(self, step: Step) -> str:
@@ -184,19 +194,19 @@ class FaultController:
             dose = self._silences[fault].dose(lasted_s)
             self.platform.revert(step.kind, step.machine)
             return "", dose
-        undone = self.agents[step.machine].revert(fault)
-        return str(undone.get("revert_reason", "")), dose_of(undone.get("dose"))
+        answer = self.agents[step.machine].revert(fault)
+        return str(answer.get("revert_reason", "")), dose_of(answer.get("dose"))
 
     def _by_platform(self, step: Step) -> bool:
         return step.kind in MACHINE_KINDS and step.kind not in self.platform.through_agent
 
-    def _renew(self, active: _Active) -> None:
-        for step, fault in active.held:
+    def _renew(self, active: _ActiveInjection) -> None:
+        for step, fault in active.faults:
             if self._by_platform(step):
                 continue
             try:
                 self.agents[step.machine].renew(fault, LEASE_S)
-            except Exception as error:  # whatever it is: others are renewed
+            except Exception as error:  # whatever it is: the other leases are renewed
                 text = f"renew: {as_reason(error)}"
                 self._report(active.injection, step, "error", fault, None, text)
 
@@ -214,7 +224,7 @@ class FaultController:
         fault: str,
         duration_s: float | None,
         text: str,
-        asked: float | None = None,
+        asked_at: float | None = None,
         dose: Dose | None = None,
     ) -> None:
         try:
@@ -228,35 +238,37 @@ class FaultController:
                 parameters=step.parameters,
                 duration_s=duration_s,
                 text=text,
-                asked=asked,
+                asked=asked_at,
                 dose=dose,
             )
-        except Exception as error:  # a full disk, for one: what is in has to come out
+        except Exception as error:  # such as a full disk: active faults have to be reverted
             text = f"{step.kind} on {step.machine}: {action}: not logged: {as_reason(error)}"
             with self._lock:
                 self.tally.errors.append(text)
 
 
-def _from(step: Step, begins_ms: int) -> Step:
+def _add_begin(step: Step, begins_ms: int) -> Step:
     """Add the planned begin to the parameters of a step, if its kind has a parameter for it.
 
     All machines of a fault get the same time.
     """
-    known = {one.name for one in KINDS[step.kind].parameters} if step.kind in KINDS else ()
-    if EPOCH_MS not in known or step.parameters.get(EPOCH_MS) is not None:
+    names = (
+        {parameter.name for parameter in KINDS[step.kind].parameters} if step.kind in KINDS else ()
+    )
+    if EPOCH_MS not in names or step.parameters.get(EPOCH_MS) is not None:
         return step
     return replace(step, parameters={**step.parameters, EPOCH_MS: begins_ms})
 
 
-def _ended_early(reason: str) -> SparecraftError:
+def _early_end_error(reason: str) -> SparecraftError:
     return SparecraftError(
         "fault", expected="in force until it was to end", got=f"undone before ({reason})"
     )
 
 
-def _begun(starting: list[Future[_Active | None]]) -> list[_Active]:
-    """Takes the injections that are in out of `starting`."""
-    done = [future for future in starting if future.done()]
-    for future in done:
+def _take_started(starting: list[Future[_ActiveInjection | None]]) -> list[_ActiveInjection]:
+    """Remove finished starts from `starting`, and return the injections that are active."""
+    finished = [future for future in starting if future.done()]
+    for future in finished:
         starting.remove(future)
-    return [begun for future in done if (begun := future.result()) is not None]
+    return [active for future in finished if (active := future.result()) is not None]

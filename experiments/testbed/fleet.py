@@ -28,21 +28,27 @@ _POLL_S = 0.5
 
 
 def provision(design: Design, platform: Platform, narrator: Narrator) -> Inventory:
-    """`terraform apply` with the design's fleet.tfvars."""
+    """Call `terraform apply` with the design's fleet.tfvars."""
     inventory = platform.up(design.directory / "fleet.tfvars", narrator.detail)
-    shown = inventory.endpoints.grafana or "none, its image could not be pulled at set-up"
-    narrator.detail(f"Grafana: {shown}")
+    address = inventory.endpoints.grafana or "none, its image could not be pulled at set-up"
+    narrator.detail(f"Grafana: {address}")
     return inventory
 
 
 def connect(platform: Platform, inventory: Inventory) -> Fleet:
-    """Clients for every agent and arbiter."""
+    """Connect to every agent and arbiter."""
     identity = platform.identity()
     context = tls_context(identity)
-    agents = {m.name: connect_agent(m, context) for m in inventory.with_agent}
-    arbiters = {str(m.tier): connect_arbiter(m, context) for m in inventory.arbiters}
-    off = {m.name: connect_agent(m, context) for m in inventory.machines if m.standby}
-    return Fleet(platform, inventory, identity.influxdb(inventory), agents, arbiters, off)
+    agents = {machine.name: connect_agent(machine, context) for machine in inventory.with_agent}
+    arbiters = {
+        str(machine.tier): connect_arbiter(machine, context) for machine in inventory.arbiters
+    }
+    standbys = {
+        machine.name: connect_agent(machine, context)
+        for machine in inventory.machines
+        if machine.standby
+    }
+    return Fleet(platform, inventory, identity.influxdb(inventory), agents, arbiters, standbys)
 
 
 def wait_ready(fleet: Fleet, roles: Roles, narrator: Narrator) -> None:
@@ -66,18 +72,18 @@ def await_ready(fleet: Fleet, roles: Roles, agents: Mapping[str, Agent]) -> None
     waiting = dict(agents)
     began = time.monotonic()
     limits_s = {name: _limit_s(fleet, roles, name) for name in agents}
-    seen: dict[str, str] = {}
+    readiness: dict[str, str] = {}
     while waiting:
         for name, agent in list(waiting.items()):
-            seen[name] = _readiness(agent)
-            if seen[name] == "ready":
+            readiness[name] = _readiness(agent)
+            if readiness[name] == "ready":
                 del waiting[name]
         waited_s = time.monotonic() - began
         for name in [name for name in waiting if waited_s > limits_s[name]]:
             raise EnvironmentMissing(
                 f"machine {name}",
                 expected=f"its service to be ready within {limits_s[name]:.0f} s",
-                got=f"{seen[name]}; it printed: {fleet.platform.machine_logs(name)}",
+                got=f"{readiness[name]}; it printed: {fleet.platform.machine_logs(name)}",
                 hint="Call `sparecraft up` to look into it with the fleet left up.",
             )
         if waiting:
@@ -90,7 +96,7 @@ def _limit_s(fleet: Fleet, roles: Roles, machine: str) -> float:
 
 
 def check_capabilities(design: Design, fleet: Fleet) -> None:
-    """Refuse before any load what a machine cannot inject. Raises InputError naming all of it."""
+    """Refuse faults that a machine cannot inject, before any load. Raises InputError naming all."""
     stands_in = fleet.platform.through_agent
     needed = {
         (step.machine, stands_in.get(step.kind, step.kind))
@@ -110,7 +116,7 @@ def check_capabilities(design: Design, fleet: Fleet) -> None:
                     machine
                 )
     if cannot:
-        got = "; ".join(f"{why} (on {', '.join(names)})" for why, names in cannot.items())
+        got = "; ".join(f"{reason} (on {', '.join(names)})" for reason, names in cannot.items())
         raise InputError(
             f"design {design.name}",
             expected="faults that the fleet's machines can inject",
@@ -135,24 +141,24 @@ def bring_up(design: Design, platform: Platform, narrator: Narrator) -> Inventor
 
 
 def fingerprints(fleet: Fleet, note: Callable[[str], None]) -> bool:
-    """True if every machine is as it was before the first fault; `note` gets each difference."""
+    """Return true if every machine is as before the first fault; `note` gets each difference."""
     clean = True
     for name, agent in fleet.agents.items():
         try:
-            found = agent.fingerprint()
+            fingerprint = agent.fingerprint()
         except SparecraftError as error:
             note(f"{name}: no fingerprint: {error}")
             clean = False
             continue
-        for difference in found["differences"]:
+        for difference in fingerprint["differences"]:
             note(f"{name}: {difference}")
-        clean = clean and bool(found["clean"])
+        clean = clean and bool(fingerprint["clean"])
     return clean
 
 
 def revert_everything(fleet: Fleet) -> list[str]:
-    """Whatever is still active on any machine, and its role's settings, which nothing renews any
-    more; returns what could not be reverted."""
+    """Revert the faults that are still active on any machine and the settings of its role, which
+    nothing renews any more; returns what could not be reverted."""
     fleet.settings.close()
     failed = []
     for name, agent in fleet.agents.items():

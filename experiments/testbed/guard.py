@@ -17,12 +17,17 @@ from experiments.record.recorder import Clock
 from experiments.record.records import RequestRecord
 
 _LOOK_EVERY_S = 1.0
-_SAID = {"guard": "stopped by guard", "halt": "stopped by halt", "watchdog": "stopped by watchdog"}
+_CAUSES_MAX = 5  # that a message names
+_TITLES = {
+    "guard": "stopped by guard",
+    "halt": "stopped by halt",
+    "watchdog": "stopped by watchdog",
+}
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Why a run ends before its time; `condition` is the guard's key, "" of the others."""
+    """The reason for an early end; `condition` is the guard's key, "" for halt and watchdog."""
 
     by: str  # guard | halt | watchdog
     condition: str
@@ -31,12 +36,12 @@ class Stop:
 
 
 class Stopped(SparecraftError):
-    """A run that its guard, `sparecraft halt` or its watchdog's end stopped; what was measured
-    until then is kept."""
+    """A run that its guard, `sparecraft halt` or its watchdog's end stopped; its measurements until
+    then are kept."""
 
     def __init__(self, stop: Stop) -> None:
         super().__init__(
-            _SAID[stop.by],
+            _TITLES[stop.by],
             expected="a run to its end",
             got=f"{stop.condition}: {stop.reason}" if stop.condition else stop.reason,
         )
@@ -44,17 +49,17 @@ class Stopped(SparecraftError):
 
 
 def stopped_json(stop: Stop, clock: Clock, events: Iterable[Mapping[str, Any]]) -> result.Stopped:
-    """`stopped` of manifest.json and result.json; undone_after_s, from the stop until the last
-    fault or neighbour was reverted, 0 if none was active.
+    """Return `stopped` of manifest.json and result.json; undone_after_s is the time from the stop
+    until the last fault or neighbour was reverted, 0 if none was active.
     """
     at_s = clock.since_s(stop.at_monotonic)
-    undone = [one["time_s"] for one in events if one["action"] == "revert"]
+    revert_times = [event["time_s"] for event in events if event["action"] == "revert"]
     return {
         "by": stop.by,
         "condition": stop.condition,
         "reason": stop.reason,
         "at_s": round(at_s, 6),
-        "undone_after_s": round(max(0.0, max(undone, default=at_s) - at_s), 6),
+        "undone_after_s": round(max(0.0, max(revert_times, default=at_s) - at_s), 6),
     }
 
 
@@ -67,8 +72,9 @@ class Unready:
 
 
 class GuardWatch:
-    """One block's. Times are monotonic; what was before `began` counts for nothing. `limit_ms` is
-    the load's time-out, which what failed is in p99 with (`core.statistics.percentiles`)."""
+    """The guard of one block. Times are monotonic; what was before `began` does not count.
+    `limit_ms` is the load's time-out, with which failed requests count in p99
+    (`core.statistics.percentiles`)."""
 
     def __init__(self, guard: Guard, began: float, limit_ms: float) -> None:
         self._guard = guard
@@ -78,12 +84,16 @@ class GuardWatch:
         self._window: deque[tuple[float, str, float]] = deque()
 
     def requests(self, now: float, records: Iterable[RequestRecord]) -> None:
-        """The requests since the last call. One that was lost with its load worker says nothing."""
+        """Add the requests since the last call. A request lost with its load worker is left out."""
         if self._guard.looks_at_requests:
             self._window.extend(
-                (now, one["outcome"], counted_ms(one["outcome"], one["latency_ms"], self._limit_ms))
-                for one in records
-                if one["outcome"] != "lost"
+                (
+                    now,
+                    _cause(record),
+                    counted_ms(record["outcome"], record["latency_ms"], self._limit_ms),
+                )
+                for record in records
+                if record["outcome"] != "lost"
             )
 
     def look(
@@ -95,8 +105,8 @@ class GuardWatch:
     ) -> None:
         """Check the conditions, at most once a second. Raises Stopped if one holds.
 
-        Parameters: disturbed, the machines with a fault or neighbour now; healed, the end of the
-        last one.
+        Parameters: disturbed, the machines with a fault or neighbour now; healed, by machine, the
+        end of the last one.
         """
         if now - self._looked < _LOOK_EVERY_S:
             return
@@ -110,16 +120,18 @@ class GuardWatch:
         guard, count = self._guard, len(self._window)
         if count < guard.requests_min:
             return
-        of = f"of {count} requests in {guard.window_s:g} s"
-        failed = Counter(outcome for _, outcome, _ in self._window if outcome != OK)
+        sample = f"of {count:,} requests in {guard.window_s:g} s"
+        failed = Counter(cause for _, cause, _ in self._window if cause != OK)
         share = failed.total() / count
         if guard.error_share_max is not None and share > guard.error_share_max:
-            how = ", ".join(f"{outcome} {times}" for outcome, times in failed.most_common())
-            self._stop(now, "error_share_max", f"{share:.1%} {of} failed ({how})")
+            causes = ", ".join(
+                f"{cause} {times}" for cause, times in failed.most_common(_CAUSES_MAX)
+            )
+            self._stop(now, "error_share_max", f"{share:.1%} {sample} failed ({causes})")
         if guard.p99_ms_max is not None:
             p99_ms = percentile(np.sort([ms for _, _, ms in self._window]), 0.99) or 0.0
             if p99_ms > guard.p99_ms_max:
-                self._stop(now, "p99_ms_max", f"p99 {p99_ms:.0f} ms {of}")
+                self._stop(now, "p99_ms_max", f"p99 {p99_ms:.0f} ms {sample}")
 
     def _look_at_machines(
         self,
@@ -130,12 +142,18 @@ class GuardWatch:
     ) -> None:
         if self._guard.down_s_max is None:
             return
-        for machine, seen in unready.items():
-            since = max(seen.first, self._began, healed.get(machine, self._began))
-            if machine not in disturbed and seen.last - since > self._guard.down_s_max:
-                down_s = seen.last - since
+        for machine, period in unready.items():
+            since = max(period.first, self._began, healed.get(machine, self._began))
+            if machine not in disturbed and period.last - since > self._guard.down_s_max:
+                down_s = period.last - since
                 self._stop(now, "down_s_max", f"{machine} is not ready for {down_s:.0f} s")
 
     def _stop(self, now: float, condition: str, reason: str) -> None:
         limit = getattr(self._guard, condition)
         raise Stopped(Stop("guard", condition, f"{reason}, limit {limit:g}", now))
+
+
+def _cause(record: RequestRecord) -> str:
+    """Return the outcome, with what the answer lacked: `bad_content: no token`."""
+    reason = record.get("reason")
+    return f"{record['outcome']}: {reason}" if reason else record["outcome"]

@@ -20,7 +20,7 @@ from experiments.testbed.agents import GONE, Agent, AgentError
 
 LEASE_S = LEASE_S_MAX
 _RENEW_EVERY_S = 30.0
-_JOIN_S = 60.0  # what is being put again is not cut short
+_JOIN_S = 60.0  # settings that are being put again are not cut short
 
 
 @dataclass(frozen=True)
@@ -38,29 +38,29 @@ class HeldSettings:
 
     def __init__(self) -> None:
         self.lost: set[str] = set()
-        self._held: dict[str, _Setting] = {}
+        self._settings: dict[str, _Setting] = {}
         self._putting: dict[str, threading.Lock] = defaultdict(threading.Lock)
         self._closed = threading.Event()
         self._keeper: threading.Thread | None = None
 
     def put(self, machine: str, agent: Agent, settings: Mapping[str, Any]) -> bool:
-        """All settings of the machine's role, until others are put, they are forgotten or this is
-        closed. Returns whether its service is restarted for it."""
+        """Put all settings of the machine's role, until others are put, they are forgotten or this
+        is closed. Returns whether its service is restarted for them."""
         with self._putting[machine]:
             return self._put(machine, agent, settings)
 
     def forget(self, machine: str) -> None:
         """Renew nothing of the machine: it is off."""
-        self._held.pop(machine, None)
+        self._settings.pop(machine, None)
 
     def renew(self) -> None:
-        """Every lease, once; what is gone is put again."""
-        for machine, held in list(self._held.items()):
+        """Renew every lease once; settings that are gone are put again."""
+        for machine, setting in list(self._settings.items()):
             try:
-                held.agent.renew(held.id, LEASE_S)
+                setting.agent.renew(setting.id, LEASE_S)
             except AgentError as error:
                 if error.status in GONE:
-                    self._put_again(machine, held)
+                    self._put_again(machine, setting)
 
     def close(self) -> None:
         """Renew nothing any more."""
@@ -73,16 +73,16 @@ class HeldSettings:
         if identity is None:
             self.forget(machine)
         else:
-            self._held[machine] = _Setting(agent, settings, identity)
+            self._settings[machine] = _Setting(agent, settings, identity)
             self._keep()
         return restarted
 
-    def _put_again(self, machine: str, held: _Setting) -> None:
+    def _put_again(self, machine: str, setting: _Setting) -> None:
         with self._putting[machine]:
-            if self._held.get(machine) is held:  # no others were put meanwhile
+            if self._settings.get(machine) is setting:  # no others were put meanwhile
                 self.lost.add(machine)
                 with suppress(SparecraftError):  # the next renewal tries again
-                    self._put(machine, held.agent, held.settings)
+                    self._put(machine, setting.agent, setting.settings)
 
     def _keep(self) -> None:
         if self._keeper is None and not self._closed.is_set():

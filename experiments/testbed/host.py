@@ -69,7 +69,7 @@ class CpuTimes:
     @staticmethod
     def read(stat: Path = _STAT) -> CpuTimes:
         """Return the first line of /proc/stat: user nice system idle iowait irq softirq steal."""
-        ticks = [int(word) for word in stat.read_text().split("\n", 1)[0].split()[1:9]]
+        ticks = [int(number) for number in stat.read_text().split("\n", 1)[0].split()[1:9]]
         return CpuTimes(total=sum(ticks), idle=ticks[3] + ticks[4], stolen=ticks[7])
 
     def shares_until(self, later: CpuTimes) -> tuple[float, float]:
@@ -130,10 +130,10 @@ class Use:
 
 
 def own_cpu_s() -> float:
-    """CPU seconds of this process and of all that it started: the load's workers."""
-    own = psutil.Process()
+    """Return the CPU seconds of this process and of its children: the load's workers."""
+    this_process = psutil.Process()
     spent_s = 0.0
-    for process in (own, *own.children(recursive=True)):
+    for process in (this_process, *this_process.children(recursive=True)):
         with contextlib.suppress(psutil.NoSuchProcess):
             spent_s += sum(process.cpu_times()[:4])  # user, system, and of its ended children
     return spent_s
@@ -146,10 +146,11 @@ def wait_until_quiet(
     read: Callable[[], CpuTimes] = CpuTimes.read,
     sleep: Callable[[float], None] = time.sleep,
 ) -> float:
-    """Seconds until other guests took at most 5 % of the cores' time for 3 s, and other work on
-    this host at most 15 %; at most `limit_s`.
+    """Wait until other guests took at most 5 % of the cores' time for 3 s, and other work on this
+    host at most 15 %; returns the seconds waited, at most `limit_s`.
 
-    It is seen in the little that an idle fleet runs, and is no promise of the seconds that follow.
+    The check sees only the little that an idle fleet runs, and does not promise anything about the
+    seconds that follow.
     """
     waited_s = 0.0
     before = read()
@@ -167,7 +168,8 @@ def wait_until_quiet(
 
 
 def core_speed() -> float:
-    """Millions of additions per second of this thread's CPU time: the core, not its queue."""
+    """Return millions of additions per second of this thread's CPU time: the speed of the core,
+    without the wait for it."""
     began_s = time.thread_time()
     total = 0
     for number in range(_LOOPS):

@@ -26,4 +26,8 @@ class Fleet:
 
 def serving(inventory: Inventory, tiers: Collection[str]) -> list[Machine]:
     """Return the machines of these tiers that serve, standbys too; not their arbiters."""
-    return [m for m in inventory.machines if m.tier in tiers and m not in inventory.arbiters]
+    return [
+        machine
+        for machine in inventory.machines
+        if machine.tier in tiers and machine not in inventory.arbiters
+    ]

@@ -13,9 +13,9 @@ from core.errors import EnvironmentMissing
 
 
 @contextmanager
-def only_one(path: Path, doing: str, expected: str, hint: str) -> Iterator[None]:
+def exclusive_lock(path: Path, doing: str, expected: str, hint: str) -> Iterator[None]:
     """Hold the lock file `path`; the kernel releases it however the holder ends. Raises
-    EnvironmentMissing, which says what its holder does, with what was `expected` and what to `do`.
+    EnvironmentMissing, which says what its holder does, with the texts `expected` and `hint`.
     """
     with path.open("a+") as file:
         try:

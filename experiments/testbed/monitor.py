@@ -41,7 +41,6 @@ class Monitor:
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def start(self) -> None:
-        """Begin polling."""
         for poll in (self._poll_stats, self._poll_health):
             self._threads.append(threading.Thread(target=poll, name="monitor", daemon=True))
             self._threads[-1].start()
@@ -53,12 +52,12 @@ class Monitor:
             thread.join(timeout=30)
 
     def expect_down(self, machine: str) -> None:
-        """The machine is about to be crashed or frozen on purpose."""
+        """Note that the machine is about to be crashed or frozen on purpose."""
         with self._guard:
             self._expected[machine] += 1
 
     def expect_up(self, machine: str) -> None:
-        """The machine's own fault is over."""
+        """Note that the machine's own fault is over."""
         with self._guard:
             self._expected[machine] = max(0, self._expected[machine] - 1)
             self._misses[machine] = -_LOST_AFTER  # it needs a moment to come back
@@ -94,9 +93,9 @@ class Monitor:
                     ready = bool(agent.health()["ready"])
                 except SparecraftError as error:
                     ready = False
-                    self._missed(name, str(error))
+                    self._note_miss(name, str(error))
                 else:
-                    self._answered(name)
+                    self._note_answer(name)
                 self._note_ready(name, ready, time.monotonic())
 
     def _note_ready(self, name: str, ready: bool, now: float) -> None:
@@ -105,7 +104,7 @@ class Monitor:
             if not ready:
                 self._unready[name] = Unready(before.first if before else now, now)
 
-    def _missed(self, name: str, text: str) -> None:
+    def _note_miss(self, name: str, text: str) -> None:
         with self._guard:
             if self._expected[name] > 0:
                 return
@@ -115,7 +114,7 @@ class Monitor:
             self._lost.add(name)
         self.on_machine(name, False, text)
 
-    def _answered(self, name: str) -> None:
+    def _note_answer(self, name: str) -> None:
         with self._guard:
             self._misses[name] = 0
             if name not in self._lost:

@@ -15,18 +15,20 @@ _STOPPED_S = 60.0  # at most: all have answered, or had the time to, in half of 
 
 def restart_tier(design: Design, fleet: Fleet, tier: str) -> None:
     """Stop all services of a tier, then start them; returns when every one serves. All are stopped
-    before one is started: what forms one cluster once is not formed anew beside what is left of it.
+    before one is started: otherwise a new cluster could form beside the rest of the old one.
 
     Raises: SparecraftError if an agent does not answer, or a service does not come back.
     """
-    names = [one.name for one in serving(fleet.inventory, {tier}) if one.name in fleet.agents]
+    names = [
+        machine.name for machine in serving(fleet.inventory, {tier}) if machine.name in fleet.agents
+    ]
     agents = [fleet.agents[name] for name in names]
     with ThreadPoolExecutor(len(names), thread_name_prefix="restart") as pool:
         stopped = [pool.submit(agent.stop_service, _STOPPED_S) for agent in agents]
-        wait(stopped)  # whatever came of it: who was stopped is started again
+        wait(stopped)  # whatever their results: every stopped service is started again
         started = [pool.submit(agent.start_service) for agent in agents]
-    for told in (*stopped, *started):
-        told.result()
+    for future in (*stopped, *started):
+        future.result()
     await_serving(design, fleet, names)
 
 

@@ -27,8 +27,8 @@ FOLDER = Path(tempfile.gettempdir()) / f"sparecraft-{os.getuid()}"  # of this us
 
 @dataclass(frozen=True)
 class Active:
-    """A run that goes on, or a night of runs: its `folder` is then that of all results. One whose
-    load is sent `elsewhere`, by a machine on EC2, takes nothing of this host."""
+    """A run that goes on, or a night of runs, whose `folder` is that of all results. A run whose
+    load is sent `elsewhere`, by a machine on EC2, uses nothing of this host."""
 
     pid: int
     experiment: str
@@ -40,8 +40,8 @@ class Active:
 
     @property
     def words(self) -> str:
-        """A name for the run or night, for whoever has to wait for it."""
-        return f"{'night' if self.is_night else 'run'} of {self.design or self.experiment}"
+        """Name of the run or night, as `sparecraft halt` takes it."""
+        return f"night of {self.design}" if self.is_night else f"run of {self.experiment}"
 
 
 @dataclass(frozen=True)
@@ -54,22 +54,24 @@ class Halt:
 
 
 @contextmanager
-def registered(run: Active, where: Path | None = None) -> Iterator[Path]:
-    """While it lasts others find the run, and none that it would disturb can begin; yields the
-    file that `asked` is called with.
+def registered(run: Active) -> Iterator[Path]:
+    """Register the run: until the end of the `with` others find it, and no run that it would
+    disturb can begin. Yields the file for `read_halt`.
 
-    Raises EnvironmentMissing at once, with the holder's process id, while another goes on. A
-    night's runs are its children, and begin.
+    Raises EnvironmentMissing at once, with the holder's process id, while another run goes on. A
+    night's runs are its children, and may begin.
     """
-    folder = _own(where or FOLDER)
+    folder = _check_owner(FOLDER)
     file = folder / f"{run.pid}.json"
-    with ExitStack() as held:
-        with _gate(folder):  # two that begin at once look one after the other
-            _refuse_conflict(run, [one for one in _active_runs(folder) if one.pid != run.pid])
-            told = held.enter_context(file.open("w", encoding="utf-8"))
-            fcntl.flock(told, fcntl.LOCK_EX)
-            json.dump(asdict(run), told)
-            told.flush()
+    with ExitStack() as stack:
+        with _gate(folder):  # two runs that begin at once check one after the other
+            _refuse_conflict(
+                run, [other_run for other_run in _active_runs(folder) if other_run.pid != run.pid]
+            )
+            handle = stack.enter_context(file.open("w", encoding="utf-8"))
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            json.dump(asdict(run), handle)
+            handle.flush()
         try:
             yield file
         finally:
@@ -79,88 +81,99 @@ def registered(run: Active, where: Path | None = None) -> Iterator[Path]:
 
 @contextmanager
 def _gate(folder: Path) -> Iterator[None]:
-    """Held while runs are looked for or told: none is seen before it can be known."""
+    """Hold a lock while runs are listed or registered, so that no run is seen half registered."""
     with (folder / "gate").open("a") as gate:
         fcntl.flock(gate, fcntl.LOCK_EX)
         yield
 
 
-def _refuse_conflict(run: Active, others: Sequence[Active]) -> None:
+def _refuse_conflict(run: Active, other_runs: Sequence[Active]) -> None:
     """Raises EnvironmentMissing if one of the others would disturb the run, or be disturbed."""
     above = {process.pid for process in psutil.Process().parents()}
-    for other in others:
-        is_ours = other.is_night and other.pid in above
-        is_here = not run.elsewhere and not other.elsewhere
-        is_same = run.elsewhere and other.elsewhere and run.experiment == other.experiment
+    for other_run in other_runs:
+        is_ours = other_run.is_night and other_run.pid in above
+        is_here = not run.elsewhere and not other_run.elsewhere
+        is_same = run.elsewhere and other_run.elsewhere and run.experiment == other_run.experiment
         if is_same or (is_here and not is_ours):
             raise EnvironmentMissing(
                 "this host",
                 expected="no other run, for they would disturb each other",
-                got=f"the active {other.words} (process {other.pid})",
+                got=f"the active {other_run.words} (process {other_run.pid})",
                 hint="Wait for it, or end it with Ctrl-C or `sparecraft halt`: its fleet is then "
                 "removed.",
             )
 
 
-def active(where: Path | None = None) -> list[Active]:
-    """Return the runs that go on, by their names; what dead ones left is removed."""
-    folder = where or FOLDER
-    if not folder.is_dir():
+def active() -> list[Active]:
+    """Return the runs that go on, by their names; removes the files of dead runs."""
+    if not FOLDER.is_dir():
         return []
-    with _gate(folder):
-        return _active_runs(folder)
+    with _gate(FOLDER):
+        return _active_runs(FOLDER)
 
 
 def _active_runs(folder: Path) -> list[Active]:
-    found = []
+    runs = []
     for file in sorted(folder.glob("*.json")):
-        with suppress(FileNotFoundError, ValueError, TypeError), file.open("r+") as held:
+        with suppress(FileNotFoundError, ValueError, TypeError), file.open("r+") as handle:
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                found.append(Active(**json.load(held)))
+                runs.append(Active(**json.load(handle)))
                 continue
             file.unlink()
             _halt_file(file).unlink(missing_ok=True)
-    return sorted(found, key=lambda run: (run.experiment, run.pid))
+    return sorted(runs, key=lambda run: (run.experiment, run.pid))
 
 
-def halt(run: Active, reason: str, where: Path | None = None) -> None:
-    """Have the run undo its faults, keep its data, and end; have the night begin no other."""
-    _tell(run.pid, reason, "halt", where or FOLDER)
+def halt(runs: Sequence[Active], reason: str) -> None:
+    """Have the runs undo their faults, keep their data, and end; have nights begin no other.
+
+    All requests are there before the first signal: a night may see that its run has ended before
+    its own signal comes, and a run may be interrupted by its night.
+    """
+    for run in runs:
+        _request_halt(run.pid, reason, "halt")
+    for run in sorted(runs, key=lambda run: run.is_night):  # a night would interrupt its run
+        _signal_halt(run.pid)
 
 
-def halt_this(reason: str, by: str) -> None:
-    """The same of the run that this process carries out, from another thread; nothing where it
-    carries out none."""
+def halt_this(reason: str) -> None:
+    """Halt the run of this process, from another thread, because its watchdog has ended; does
+    nothing if this process has no run."""
     if (FOLDER / f"{os.getpid()}.json").exists():
-        _tell(os.getpid(), reason, by, FOLDER)
+        _request_halt(os.getpid(), reason, "watchdog")
+        _signal_halt(os.getpid())
 
 
-def _tell(pid: int, reason: str, by: str, where: Path) -> None:
-    file = where / f"{pid}.json"
+def _request_halt(pid: int, reason: str, by: str) -> None:
+    file = FOLDER / f"{pid}.json"
     new = file.with_suffix(".new")
     new.write_text(json.dumps({"reason": reason, "at": datetime.now(UTC).isoformat(), "by": by}))
     new.replace(_halt_file(file))
+
+
+def _signal_halt(pid: int) -> None:
     with suppress(ProcessLookupError):  # it has just ended
         os.kill(pid, signal.SIGTERM)
 
 
 def read_halt(file: Path) -> Halt | None:
-    """Return the order that the run was given, if any."""
+    """Return the request to halt the run, if there is one."""
     try:
-        told = json.loads(_halt_file(file).read_text())
+        request = json.loads(_halt_file(file).read_text())
     except FileNotFoundError:
         return None
-    return Halt(told["reason"], datetime.fromisoformat(told["at"]), told["by"])
+    return Halt(request["reason"], datetime.fromisoformat(request["at"]), request["by"])
 
 
 def _halt_file(file: Path) -> Path:
     return file.with_suffix(".halt")
 
 
-def _own(folder: Path) -> Path:
-    """Return the folder, which is this user's: in another's anybody might halt, or be halted."""
+def _check_owner(folder: Path) -> Path:
+    """Make the folder if needed, and return it. Raises EnvironmentMissing if it is another user's,
+    who could then halt runs."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     owner = folder.stat().st_uid
     if owner != os.getuid():

@@ -32,8 +32,8 @@ def configure(design: Design, arm: str, fleet: Fleet) -> None:
 
 
 def _replicate(arbiter: Arbiter, settings: TierSettings) -> None:
-    """Replicas and what is made of their replies, in the order that the arbiter takes: nothing is
-    compared with one replica."""
+    """Set replicas and the comparison of their replies, in an order that the arbiter accepts: it
+    compares nothing with one replica."""
     if settings.compare == COMPARE_OFF:
         arbiter.set_compare(settings.compare)
         arbiter.set_replicas(settings.replicas)
@@ -48,12 +48,14 @@ def role_settings(experiment: Experiment, arm: str) -> dict[str, Mapping[str, An
     A tier that only other arms set is empty, which restores its defaults.
     """
     arms = experiment.arms.values()
-    tiers = {tier for one in arms for tier, made in one.settings.items() if made.role}
+    tiers = {
+        tier for spec in arms for tier, tier_settings in spec.settings.items() if tier_settings.role
+    }
     return {tier: experiment.arms[arm].of(tier).role for tier in sorted(tiers)}
 
 
 def _put(fleet: Fleet, settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the machines whose service is restarted for it."""
+    """Put the settings of each tier, and return the machines whose service is restarted for it."""
     return [
         machine.name
         for machine in serving(fleet.inventory, settings)

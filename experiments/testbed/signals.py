@@ -15,53 +15,53 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
-    """While `shielded`, signals only call `said`; otherwise they raise KeyboardInterrupt too, at
-    once or where `held` ends."""
+    """After `shield`, signals only call `say`; otherwise they raise KeyboardInterrupt too, at once
+    or at the end of `deferred`."""
 
-    def __init__(self, said: Callable[[str], None]) -> None:
-        self._said = said
-        self._shielded = False
-        self._held = False
-        self._came = False
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._is_shielded = False
+        self._is_deferred = False
+        self._is_pending = False
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Run the body whole: a signal that comes meanwhile interrupts behind it.
+        """Run the body to its end; a signal that comes meanwhile interrupts after it.
 
-        The process's mask would not do: what another thread is given is handled in this one too.
+        A signal mask would not do: Python handles another thread's signals in this thread too.
         """
-        self._held = True
+        self._is_deferred = True
         try:
             yield
         finally:
-            self._held = False
-            if self._came:
-                self._came = False
+            self._is_deferred = False
+            if self._is_pending:
+                self._is_pending = False
                 raise KeyboardInterrupt
 
     def shield(self) -> None:
         """Let work under way finish before a signal acts, from now on."""
-        self._shielded = True
+        self._is_shielded = True
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """The handler of all of them."""
+        """Handle a signal."""
         del frame
         name = signal.Signals(number).name
         with suppress(OSError):  # the terminal may be gone, which SIGHUP tells
-            self._said(f"{name}: undoing faults and cleaning up, please wait")
-        if self._shielded:
+            self._say(f"{name}: undoing faults and cleaning up, please wait")
+        if self._is_shielded:
             return
-        self._shielded = True
-        if self._held:
-            self._came = True
+        self._is_shielded = True
+        if self._is_deferred:
+            self._is_pending = True
             return
         raise KeyboardInterrupt
 
 
 @contextmanager
-def ending_signals(said: Callable[[str], None]) -> Iterator[Signals]:
+def ending_signals(say: Callable[[str], None]) -> Iterator[Signals]:
     """Install the handler, and put the old ones back."""
-    signals = Signals(said)
+    signals = Signals(say)
     before = {
         number: signal.signal(number, signals.handle)
         for number in _ENDING

@@ -44,7 +44,7 @@ from experiments.testbed.live_fleet import Fleet
 from experiments.testbed.monitor import Monitor
 from experiments.testbed.platforms import Platform
 from experiments.testbed.platforms.journal import Undoes
-from experiments.testbed.schemes.running import watched
+from experiments.testbed.schemes.running import watched_machines
 
 _INFLUX_CLOSE_S = 15.0
 _NOT_CHECKED = "the machines' fingerprints were not checked"
@@ -75,8 +75,8 @@ class Testbed:
         section: Mapping[str, Any] | None = None,
         quiet_wait_s: float = 0.0,
     ) -> None:
-        """`folder` is where the run's own is made; section, what the manifest says beyond the
-        design; quiet_wait_s, how long a block may wait for a quiet host [s]."""
+        """Parameters: folder, in which the run's own is made; section, which the manifest has
+        beside the design; quiet_wait_s, how long a block may wait for a quiet host [s]."""
         self._started = datetime.now(UTC)
         self.run = self._started.strftime("%Y%m%dT%H%M%SZ")
         self.design = design
@@ -88,40 +88,41 @@ class Testbed:
         self.verdicts = manifests.Verdicts()
         self.tally = Tally()
         self._command = list(command)
-        self._versions = manifests.versions()  # commits made meanwhile are not of it
+        self._versions = manifests.versions()  # read now: later commits are not part of the run
         self._section = section
-        self._kept: list[Keep] = []
+        self._file_writers: list[Keep] = []
         self.setup_s: dict[str, float] = {}
         self._inventory: Inventory | None = None
         self._connected: Fleet | None = None
         self._writer: InfluxWriter | None = None
         self._telemetry = TelemetryStats()
-        self._in_influxdb = 0
+        self._influxdb_points = 0
         self._fingerprint_clean: bool | None = None
         self._hosts: pl.DataFrame | None = None
         self._applied = False
         self._arbiters_before: dict[str, Mapping[str, Any]] = {}
-        self.is_removed = True  # also where there was never anything to remove
+        self.is_removed = True  # also if there was never anything to remove
         self.stopped: result.Stopped | None = None
 
     @property
     def has_fleet(self) -> bool:
-        """True once a fleet was asked for: a kind that needs none has none."""
+        """True once a fleet was requested; always False for a kind that needs none."""
         return self._applied
 
     def keep(self, write: Keep) -> None:
-        """Have `write(folder)` called at the end, however the run ends: it writes files, and what
-        it returns goes into manifest.json; None if there is nothing worth keeping.
+        """Register `write`, which is called with the folder at the end, however the run ends. It
+        writes files, and returns keys for manifest.json, or None if nothing is worth keeping.
         """
-        self._kept.append(write)
+        self._file_writers.append(write)
 
     # up
 
     def prepare(self) -> None:
-        """A fleet that answers, can do what the design asks, is watched, its telemetry on."""
+        """Make a fleet that answers and can inject the design's faults; watch it and record its
+        telemetry."""
         say = self.narrator
-        own = self.folder / FOLDER
-        copy_design_files(self.design.directory, self.design.experiment.load, own)
+        design_folder = self.folder / FOLDER
+        copy_design_files(self.design.directory, self.design.experiment.load, design_folder)
         began = time.monotonic()
         attached = self.platform.is_attached
         with say.step("Taking the fleet" if attached else "Provisioning (terraform apply)"):
@@ -148,8 +149,12 @@ class Testbed:
         name = self.design.fleet.experiment
         account = account_of(manifests.spec_json(self.design), inventory.model_dump(mode="json"))
         self.recorder = Recorder(self.folder, self.clock, name, self.run, self._writer, account)
-        others = watched(self.design, inventory)
-        agents = {name: agent for name, agent in self.fleet.agents.items() if name not in others}
+        heartbeat_watched = watched_machines(self.design, inventory)
+        agents = {
+            name: agent
+            for name, agent in self.fleet.agents.items()
+            if name not in heartbeat_watched
+        }
         self.monitor = Monitor(
             self.fleet.arbiters, agents, self.recorder.arbiter, self._on_machine, self._on_restart
         )
@@ -162,23 +167,23 @@ class Testbed:
         )
         if not alive:
             self.verdicts.measurement.fail(f"machine {name} was lost: {text}")
-            self.narrator.say(f"[bold red]machine {name} was lost[/bold red]")
+            self.narrator.say(f"machine {name} was lost", style="bold red")
 
     def _on_restart(self, tier: str) -> None:
         self.verdicts.measurement.fail(
             f"the arbiter of {tier} was started again: its arm's settings were gone"
         )
 
-    def failed(self, error: BaseException) -> None:
-        """The early end of the measurement, as a verdict."""
+    def note_failure(self, error: BaseException) -> None:
+        """Note the early end of the measurement as a verdict."""
         after_s = time.monotonic() - self.clock.monotonic
-        what = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+        reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
         if isinstance(error, Stopped):
-            what = self._stopped_by(error.stop)
-        self.verdicts.measurement.fail(f"ended after {after_s:.0f} s: {what}")
+            reason = self._note_stop(error.stop)
+        self.verdicts.measurement.fail(f"ended after {after_s:.0f} s: {reason}")
 
-    def _stopped_by(self, stop: Stop) -> str:
-        """Note it; how long the faults took to be undone is what the events say."""
+    def _note_stop(self, stop: Stop) -> str:
+        """Note the stop, with the time until the faults were undone, and return its text."""
         events: list[Event] = []
         if self._writer is not None:
             events = self.recorder.events
@@ -192,23 +197,23 @@ class Testbed:
     # collection
 
     def collect(self) -> None:
-        """Undo what is active, compare fingerprints, and take the data out of the fleet; each of
-        these whatever becomes of the one before."""
-        with ExitStack() as at_last:
-            at_last.callback(self._judge)
+        """Undo active faults, compare fingerprints, and take the data out of the fleet; a failure
+        of one step does not stop the next."""
+        with ExitStack() as cleanup:
+            cleanup.callback(self._judge)
             if self._connected is not None:
-                at_last.enter_context(self.narrator.step("Reverting and collecting"))
-                at_last.callback(disconnect, self._connected)
+                cleanup.enter_context(self.narrator.step("Reverting and collecting"))
+                cleanup.callback(disconnect, self._connected)
                 if self._writer is not None:
-                    at_last.callback(self._collect_telemetry, self._writer)
+                    cleanup.callback(self._collect_telemetry, self._writer)
                 self._revert(self._connected)
 
     def _revert(self, fleet: Fleet) -> None:
         if self._writer is not None:
             self.monitor.stop()
             if self.monitor.missed_polls:
-                missed = self.monitor.missed_polls
-                self.narrator.detail(f"{missed} polls of the arbiters went unanswered")
+                count = self.monitor.missed_polls
+                self.narrator.detail(f"{count} polls of the arbiters went unanswered")
         for text in revert_everything(fleet):
             self.verdicts.revert.fail(text)
         for tier, config in self._arbiters_before.items():
@@ -216,23 +221,23 @@ class Testbed:
                 fleet.arbiters[tier].restore(config)
             except SparecraftError as error:
                 self.verdicts.revert.fail(f"the arbiter of {tier} is not as it was: {error}")
-        away = self.tally.struck | watched(self.design, fleet.inventory)
-        for machine in sorted(fleet.settings.lost - away):
+        expected_losses = self.tally.struck | watched_machines(self.design, fleet.inventory)
+        for machine in sorted(fleet.settings.lost - expected_losses):
             self.verdicts.measurement.fail(f"{machine} was without its arm's settings for a while")
         self._fingerprint_clean = fingerprints(fleet, self.verdicts.revert.fail)
 
     def _collect_telemetry(self, writer: InfluxWriter) -> None:
-        against = [text for one in vars(self.verdicts).values() for text in one.reasons]
-        against += self.tally.errors
+        reasons = [text for verdict in vars(self.verdicts).values() for text in verdict.reasons]
+        reasons += self.tally.errors
         if self._fingerprint_clean is None:
-            against.append(_NOT_CHECKED)
-        self.recorder.verdict(time.monotonic(), "run", not against, against)
+            reasons.append(_NOT_CHECKED)
+        self.recorder.verdict(time.monotonic(), "run", not reasons, reasons)
         self.recorder.close()
         self._telemetry = writer.close(_INFLUX_CLOSE_S)
-        self._in_influxdb = self._telemetry.written
+        self._influxdb_points = self._telemetry.written
         query = InfluxQuery(self.fleet.influxdb)
         try:
-            self._in_influxdb = sum(query.points(self.run).values())
+            self._influxdb_points = sum(query.points(self.run).values())
             self._hosts = query.hosts(
                 self.design.fleet.experiment,
                 t0_ns=self.clock.ns_at(0.0),
@@ -244,7 +249,7 @@ class Testbed:
             query.close()
         if self._telemetry.spooled:
             self.narrator.detail(
-                f"{self._telemetry.spooled} points wait in telemetry.lp: "
+                f"{self._telemetry.spooled:,} points wait in telemetry.lp: "
                 f"{self._telemetry.last_error}"
             )
 
@@ -263,7 +268,7 @@ class Testbed:
             verdicts.revert.fail(f"{tally.reverted} of {tally.injected} faults were reverted")
         if self._telemetry.lost or self._telemetry.rejected:
             verdicts.measurement.fail(
-                f"telemetry: {self._telemetry.lost} points lost, "
+                f"telemetry: {self._telemetry.lost:,} points lost, "
                 f"{self._telemetry.rejected} rejected: {self._telemetry.last_error}"
             )
 
@@ -283,19 +288,19 @@ class Testbed:
         self.is_removed = False
         with self.narrator.step("Removing the fleet (terraform destroy)"):
             swept = self.platform.down(self.narrator.detail)
-        left = self.platform.remaining()
-        for thing in left:
-            self.verdicts.cleanup.fail(f"{thing} is still there")
-        self.is_removed = not left
-        for thing in swept:
-            self.narrator.detail(f"swept {thing}")
+        remaining = self.platform.remaining()
+        for resource in remaining:
+            self.verdicts.cleanup.fail(f"{resource} is still there")
+        self.is_removed = not remaining
+        for resource in swept:
+            self.narrator.detail(f"swept {resource}")
 
     # files
 
     def write(self, *, cut_short: bool) -> bool:
-        """Write what was kept, and manifest.json last of all; False where a run that was cut short
-        has nothing to keep."""
-        parts = [write(self.folder) for write in self._kept]
+        """Call the registered writers, and write manifest.json last; returns False if a run that
+        was cut short has nothing to keep."""
+        parts = [write(self.folder) for write in self._file_writers]
         if cut_short and not any(part is not None for part in parts):
             return False
         if self._writer is not None:
@@ -328,7 +333,7 @@ class Testbed:
             "undone": self._revert_times(),
             "doses": self._doses(),
             "setup_s": self.setup_s,
-            "telemetry": {**vars(self._telemetry), "in_influxdb": self._in_influxdb},
+            "telemetry": {**vars(self._telemetry), "in_influxdb": self._influxdb_points},
             "fingerprint_clean": self._fingerprint_clean,
         }
 

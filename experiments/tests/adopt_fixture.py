@@ -34,7 +34,7 @@ def measured_run(
     rounds: int = 4,
     toml: str = TOML,
 ) -> Path:
-    """The same of a run that measured so many blocks of each arm; `more` lines of fleet.tfvars."""
+    """A run's folder with so many measured blocks of each arm; `more`: lines of fleet.tfvars."""
     source_run(folder, TFVARS + more, toml)
     rows = [(arm, index * len(arms) + k) for index in range(rounds) for k, arm in enumerate(arms)]
     blocks = pl.DataFrame(rows * 3, schema=["arm", "repeat"], orient="row")  # three requests each

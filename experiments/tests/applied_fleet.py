@@ -25,11 +25,13 @@ def fleet(**changed: Any) -> dict[str, Any]:
     arbiters = [machine(f"arbiter-{tier}", "arbiter", tier) for tier in ("web", "db")]
     machines = [*web, *db, *arbiters, machine("influxdb-1", "influxdb", None)]
     ends: dict[str, Any] = {"entries": [], "influxdb": "http://198.19.0.5:8086", "grafana": None}
-    said = {"experiment": "mediawiki-noisy", "platform": "local", "scheme": "on-prem"}
-    return {**said, "machines": machines, "endpoints": ends, **changed}
+    head = {"experiment": "mediawiki-noisy", "platform": "local", "scheme": "on-prem"}
+    return {**head, "machines": machines, "endpoints": ends, **changed}
 
 
 def outputs(**changed: Any) -> dict[str, Any]:
     """As `terraform output -json` prints them."""
     values = {"fleet": fleet(**changed), "identity": IDENTITY, "published": {}}
-    return {name: {"sensitive": False, "type": "any", "value": one} for name, one in values.items()}
+    return {
+        name: {"sensitive": False, "type": "any", "value": value} for name, value in values.items()
+    }

@@ -18,9 +18,9 @@ EXAMPLES = ROOT / "agents" / "arbiter" / "examples"
 
 @contextmanager
 def started(port: int, *command: str) -> Iterator[None]:
-    """Run a program, from when it listens at the port on."""
-    said = subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=said, stderr=said) as program:
+    """Run a program in the block, which begins once the program listens at the port."""
+    devnull = subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=devnull, stderr=devnull) as program:
         try:
             until_listening(program, port)
             yield
@@ -30,6 +30,6 @@ def started(port: int, *command: str) -> Iterator[None]:
 
 def stats(admin: int) -> dict[str, Any]:
     """The counters of the arbiter whose admin port that is."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{admin}/v1/stats", timeout=10) as reply:
-        found: dict[str, Any] = json.load(reply)
-    return found
+    with urllib.request.urlopen(f"http://127.0.0.1:{admin}/v1/stats", timeout=60) as reply:
+        counters: dict[str, Any] = json.load(reply)
+    return counters

@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 
 import httpx
+import pytest
 
 from experiments.tests.started import told
 from optimizer.tests.answers import Answer, answering
 
 REGION = "eu-west-1"
+ACCOUNT = "123456789012"  # moto's
 
 
 def environment(url: str) -> dict[str, str]:
@@ -34,13 +37,27 @@ def environment(url: str) -> dict[str, str]:
     }
 
 
+def led_to(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lead boto3 and Terraform of this process to `url`."""
+    for name, value in environment(url).items():
+        monkeypatch.setenv(name, value)
+
+
+def client_at(url: str, service: str) -> Any:
+    """Return a boto3 client of this address, whatever the environment says."""
+    import boto3  # type: ignore[import-untyped]
+
+    keys = dict.fromkeys(("aws_access_key_id", "aws_secret_access_key"), "testing")
+    return boto3.client(service, region_name=REGION, endpoint_url=url, **keys)
+
+
 @contextmanager
 def moto_server(log: Path, host: str = "127.0.0.1", **settings: str) -> Iterator[str]:
     """The URL of a moto server of its own process, gone when this ends; `settings` are moto's."""
     command = [sys.executable, "-m", "moto.server", "--host", host, "--port", "0"]
     with (
-        log.open("w") as out,
-        subprocess.Popen(command, stdout=out, stderr=out, env=os.environ | settings) as process,
+        log.open("w") as file,
+        subprocess.Popen(command, stdout=file, stderr=file, env=os.environ | settings) as process,
     ):
         try:
             yield told(process, log, r"Running on (http://[\d.:]+)")
@@ -61,17 +78,17 @@ def in_front_of(moto: str, meddled: Meddled) -> Iterator[str]:
     """The URL of a way to moto on which `meddled` may give an answer of its own. Also serves as a
     proxy, as moto does."""
 
-    def answer(asked: BaseHTTPRequestHandler, body: bytes) -> Answer:
-        if own := meddled(asked, body):
-            return own
-        kept = {k: v for k, v in asked.headers.items() if k.lower() != "accept-encoding"}
-        path = "/" + asked.path.split("/", 3)[3] if "://" in asked.path else asked.path
-        came = client.request(asked.command, moto + path, headers=kept, content=body)
+    def answer(request: BaseHTTPRequestHandler, body: bytes) -> Answer:
+        if replacement := meddled(request, body):
+            return replacement
+        headers = {k: v for k, v in request.headers.items() if k.lower() != "accept-encoding"}
+        path = "/" + request.path.split("/", 3)[3] if "://" in request.path else request.path
+        response = client.request(request.command, moto + path, headers=headers, content=body)
         drop = ("transfer-encoding", "content-length", "connection")
-        passed = {k: v for k, v in came.headers.items() if k.lower() not in drop}
-        if asked.command == "HEAD" and "content-length" in came.headers:
-            passed["Content-Length"] = came.headers["content-length"]
-        return came.status_code, passed, came.content
+        response_headers = {k: v for k, v in response.headers.items() if k.lower() not in drop}
+        if request.command == "HEAD" and "content-length" in response.headers:
+            response_headers["Content-Length"] = response.headers["content-length"]
+        return response.status_code, response_headers, response.content
 
     with httpx.Client(trust_env=False, timeout=60.0) as client, answering(answer) as url:
         yield url

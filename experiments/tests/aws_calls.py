@@ -19,15 +19,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 
-import boto3  # type: ignore[import-untyped]
-
-from experiments.tests.aws import REGION
+from experiments.tests.aws import ACCOUNT, REGION, client_at
 from optimizer.tests.answers import Answer
 
 KINDS: dict[str, dict[str, list[str]]] = json.loads(
     (Path(__file__).parent / "aws_actions.json").read_text()
 )
-ACCOUNT = "123456789012"  # moto's
 
 _PREFIXES = {
     "eipalloc": "elastic-ip",
@@ -60,24 +57,21 @@ class Watch:
     """Notes what each request asks for, and lets it through."""
 
     def __init__(self, moto: str) -> None:
-        keys = dict.fromkeys(("aws_access_key_id", "aws_secret_access_key"), "testing")
-        self._clients = {
-            service: boto3.client(service, region_name=REGION, endpoint_url=moto, **keys)
-            for service in ("autoscaling", "ec2", "scheduler")
-        }
+        services = ("autoscaling", "ec2", "scheduler")
+        self._clients = {service: client_at(moto, service) for service in services}
         self.asked: list[Asked] = []
         self.calls = 0
 
     def __call__(self, request: BaseHTTPRequestHandler, body: bytes) -> Answer | None:
-        found = re.search(
+        match = re.search(
             r"Credential=[^/]+/\d+/([^/]+)/([^/]+)/", request.headers.get("Authorization", "")
         )
-        assert found, f"no signature: {request.command} {request.path}"
-        region, service = found.groups()
+        assert match, f"no signature: {request.command} {request.path}"
+        region, service = match.groups()
         self.calls += 1
-        for one in self._asked(service, request, body):
+        for call in self._asked(service, request, body):
             common = {"aws:RequestedRegion": region, "aws:PrincipalAccount": ACCOUNT}
-            self.asked.append(Asked(one.action, one.resource, {**common, **one.context}))
+            self.asked.append(Asked(call.action, call.resource, {**common, **call.context}))
         return None
 
     def _asked(self, service: str, request: BaseHTTPRequestHandler, body: bytes) -> Iterator[Asked]:
@@ -86,37 +80,37 @@ class Watch:
         elif service == "scheduler":
             yield from self._of_scheduler(request, body)
         else:
-            given = dict(parse_qsl(body.decode(), keep_blank_values=True))
-            action = given.pop("Action")
-            of = {"ec2": self._of_ec2, "autoscaling": self._of_autoscaling, "iam": _of_iam}
-            if service in of:
-                yield from of[service](action, given)
+            parameters = dict(parse_qsl(body.decode(), keep_blank_values=True))
+            action = parameters.pop("Action")
+            handlers = {"ec2": self._of_ec2, "autoscaling": self._of_autoscaling, "iam": _of_iam}
+            if service in handlers:
+                yield from handlers[service](action, parameters)
             else:
                 yield Asked(f"{service}:{action}", "*")
 
     # EC2
 
-    def _of_ec2(self, action: str, given: Mapping[str, str]) -> Iterator[Asked]:
+    def _of_ec2(self, action: str, parameters: Mapping[str, str]) -> Iterator[Asked]:
         if action == "RunInstances":
-            yield from self._run_instances(_nested(given))
+            yield from self._run_instances(_nested(parameters))
             return
         name = f"ec2:{action}"
         kinds = KINDS.get(name, {})
         asking = {kind.rstrip("*") for kind in kinds if kind}
-        there = self._there(given, asking)
-        asked_tags = _tags_of(_nested(given).get("TagSpecification", []))
+        resources = self._there(parameters, asking)
+        asked_tags = _tags_of(_nested(parameters).get("TagSpecification", []))
         if action == "CreateTags":
-            own = _request(_pairs(_nested(given)["Tag"]))
-            yield from (Asked(name, arn, {**context, **own}) for _, arn, context in there)
+            tagging = _request(_pairs(_nested(parameters)["Tag"]))
+            yield from (Asked(name, arn, {**context, **tagging}) for _, arn, context in resources)
             return
-        more = _attributes(action, given)
-        yield from (Asked(name, arn, {**context, **more}) for _, arn, context in there)
-        found = {kind for kind, _, _ in there}
+        attributes = _attributes(action, parameters)
+        yield from (Asked(name, arn, {**context, **attributes}) for _, arn, context in resources)
+        found_kinds = {kind for kind, _, _ in resources}
         for kind in (kind.rstrip("*") for kind in kinds if kind.endswith("*")):
-            if kind in found and kind not in asked_tags:
+            if kind in found_kinds and kind not in asked_tags:
                 continue
-            made = _request(asked_tags.get(kind, {}))
-            yield Asked(name, _arn(kind, "*"), {**made, **more})
+            new_context = _request(asked_tags.get(kind, {}))
+            yield Asked(name, _arn(kind, "*"), {**new_context, **attributes})
         for kind, tags in asked_tags.items():
             yield from self._tagging(action, kind, tags, set(asking))
         if not asking:
@@ -131,21 +125,21 @@ class Watch:
             yield Asked(f"ec2:{action}", _arn(kind, "*"), _request(tags))
 
     def _there(
-        self, given: Mapping[str, str], kinds: set[str]
+        self, parameters: Mapping[str, str], kinds: set[str]
     ) -> list[tuple[str, str, dict[str, str | list[str]]]]:
         """Kind, ARN and context of each resource of these kinds that a call names."""
-        named = dict[str, str]()
-        for value in (value for name, value in given.items() if not _TAG_VALUE.search(name)):
+        kinds_by_id = dict[str, str]()
+        for value in (value for name, value in parameters.items() if not _TAG_VALUE.search(name)):
             if value.startswith("rtbassoc-"):
                 value = self._route_table_of(value)
             prefix = value.split("-")[0]
             if re.fullmatch(r"[a-z]+-[0-9a-f]{8,}", value) and prefix in _PREFIXES:
-                named[value] = _PREFIXES[prefix]
-        if group := given.get("GroupName") if "placement-group" in kinds else None:
-            named[group] = "placement-group"
+                kinds_by_id[value] = _PREFIXES[prefix]
+        if group := parameters.get("GroupName") if "placement-group" in kinds else None:
+            kinds_by_id[group] = "placement-group"
         return [
-            (kind, _arn(kind, one), self._seen(kind, one))
-            for one, kind in named.items()
+            (kind, _arn(kind, identifier), self._seen(kind, identifier))
+            for identifier, kind in kinds_by_id.items()
             if kind in kinds
         ]
 
@@ -156,8 +150,8 @@ class Watch:
             f"aws:ResourceTag/{tag['Key']}": tag["Value"] for tag in tags
         }
         if kind == "instance":
-            said = self._clients["ec2"].describe_instances(InstanceIds=[identifier])
-            context["ec2:InstanceType"] = said["Reservations"][0]["Instances"][0]["InstanceType"]
+            reply = self._clients["ec2"].describe_instances(InstanceIds=[identifier])
+            context["ec2:InstanceType"] = reply["Reservations"][0]["Instances"][0]["InstanceType"]
             context["ec2:InstanceID"] = identifier
         return context
 
@@ -166,136 +160,146 @@ class Watch:
         tables = self._clients["ec2"].describe_route_tables(Filters=by_id)["RouteTables"]
         return str(tables[0]["RouteTableId"]) if tables else association
 
-    def _run_instances(self, given: Mapping[str, Any]) -> Iterator[Asked]:
+    def _run_instances(self, parameters: Mapping[str, Any]) -> Iterator[Asked]:
         name = "ec2:RunInstances"
-        tags = _tags_of(given.get("TagSpecification", []))
-        made: dict[str, dict[str, str | list[str]]] = {kind: {} for kind in _MADE_BY_RUN_INSTANCES}
-        profile = given["IamInstanceProfile"]["Name"]
+        tags = _tags_of(parameters.get("TagSpecification", []))
+        contexts: dict[str, dict[str, str | list[str]]] = {
+            kind: {} for kind in _MADE_BY_RUN_INSTANCES
+        }
+        profile = parameters["IamInstanceProfile"]["Name"]
         role = f"arn:aws:iam::{ACCOUNT}:instance-profile/sparecraft/{profile}"
-        metadata = given["MetadataOptions"]
-        made["instance"] = {
-            "ec2:InstanceType": given["InstanceType"],
+        metadata = parameters["MetadataOptions"]
+        contexts["instance"] = {
+            "ec2:InstanceType": parameters["InstanceType"],
             "ec2:InstanceProfile": role,
             "ec2:MetadataHttpTokens": metadata["HttpTokens"],
             "ec2:MetadataHttpPutResponseHopLimit": str(metadata["HttpPutResponseHopLimit"]),
-            "ec2:Tenancy": given.get("Placement", {}).get("Tenancy", "default"),
+            "ec2:Tenancy": parameters.get("Placement", {}).get("Tenancy", "default"),
         }
-        (disk,) = given["BlockDeviceMapping"]
-        made["volume"] = {
+        (disk,) = parameters["BlockDeviceMapping"]
+        contexts["volume"] = {
             "ec2:Encrypted": str(disk["Ebs"]["Encrypted"]).lower(),
             "ec2:VolumeType": disk["Ebs"]["VolumeType"],
             "ec2:VolumeSize": str(disk["Ebs"]["VolumeSize"]),
         }
-        (way_out,) = given["NetworkInterface"]
+        (way_out,) = parameters["NetworkInterface"]
         public = str(way_out["AssociatePublicIpAddress"]).lower()
-        made["network-interface"] = {"ec2:AssociatePublicIpAddress": public}
-        for kind, context in made.items():
+        contexts["network-interface"] = {"ec2:AssociatePublicIpAddress": public}
+        for kind, context in contexts.items():
             yield Asked(name, _arn(kind, "*"), {**context, **_request(tags.get(kind, {}))})
-        for kind, own in tags.items():
-            yield from self._tagging("RunInstances", kind, own, set(_MADE_BY_RUN_INSTANCES))
-        named = {key: value for key, value in _flat(given).items() if "ClientToken" not in key}
-        there = {"launch-template", "security-group", "subnet"}
-        yield from (Asked(name, arn, context) for _, arn, context in self._there(named, there))
-        image = f"arn:aws:ec2:{REGION}::image/{given['ImageId']}"
+        for kind, kind_tags in tags.items():
+            yield from self._tagging("RunInstances", kind, kind_tags, set(_MADE_BY_RUN_INSTANCES))
+        flat = {key: value for key, value in _flat(parameters).items() if "ClientToken" not in key}
+        kinds = {"launch-template", "security-group", "subnet"}
+        yield from (Asked(name, arn, context) for _, arn, context in self._there(flat, kinds))
+        image = f"arn:aws:ec2:{REGION}::image/{parameters['ImageId']}"
         yield Asked(name, image, {"ec2:Owner": "136693071363"})
-        passed = {"iam:PassedToService": "ec2.amazonaws.com"}
-        yield Asked("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/sparecraft/{profile}", passed)
+        service = {"iam:PassedToService": "ec2.amazonaws.com"}
+        yield Asked("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/sparecraft/{profile}", service)
 
     # groups
 
-    def _of_autoscaling(self, action: str, given: Mapping[str, str]) -> Iterator[Asked]:
+    def _of_autoscaling(self, action: str, parameters: Mapping[str, str]) -> Iterator[Asked]:
         name = f"autoscaling:{action}"
         if action.startswith("Describe"):
             yield Asked(name, "*")
             return
-        nested = _nested(given)
+        nested = _nested(parameters)
         tags = _pairs(nested.get("Tags", {}).get("member", []))
-        group = given.get("AutoScalingGroupName") or given.get("Tags.member.1.ResourceId") or ""
-        if "InstanceId" in given:
-            (held,) = self._clients["autoscaling"].describe_auto_scaling_instances(
-                InstanceIds=[given["InstanceId"]]
+        group = (
+            parameters.get("AutoScalingGroupName")
+            or parameters.get("Tags.member.1.ResourceId")
+            or ""
+        )
+        if "InstanceId" in parameters:
+            (group_member,) = self._clients["autoscaling"].describe_auto_scaling_instances(
+                InstanceIds=[parameters["InstanceId"]]
             )["AutoScalingInstances"]
-            group = held["AutoScalingGroupName"]
+            group = group_member["AutoScalingGroupName"]
         context: dict[str, str | list[str]] = {**_request(tags)}
-        held = self._clients["autoscaling"].describe_auto_scaling_groups(
+        groups = self._clients["autoscaling"].describe_auto_scaling_groups(
             AutoScalingGroupNames=[group]
         )["AutoScalingGroups"]
-        for one in held:
-            context |= {f"aws:ResourceTag/{tag['Key']}": tag["Value"] for tag in one["Tags"]}
+        for entry in groups:
+            context |= {f"aws:ResourceTag/{tag['Key']}": tag["Value"] for tag in entry["Tags"]}
         arn = f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup:u"
         arn += f":autoScalingGroupName/{group}"
-        more = {f"autoscaling:{key}": given[key] for key in ("MaxSize", "MinSize") if key in given}
+        attributes = {
+            f"autoscaling:{key}": parameters[key]
+            for key in ("MaxSize", "MinSize")
+            if key in parameters
+        }
         if template := nested.get("LaunchTemplate"):
             is_number = str(template["Version"]).isdigit()
-            more["autoscaling:LaunchTemplateVersionSpecified"] = str(is_number).lower()
-            yield from self._run_template(template, given)
-        yield Asked(name, arn, {**context, **more})
+            attributes["autoscaling:LaunchTemplateVersionSpecified"] = str(is_number).lower()
+            yield from self._run_template(template, parameters)
+        yield Asked(name, arn, {**context, **attributes})
         if action == "CreateAutoScalingGroup":
             yield Asked("autoscaling:CreateOrUpdateTags", arn, context)
 
     def _run_template(
-        self, template: Mapping[str, str], given: Mapping[str, str]
+        self, template: Mapping[str, str], parameters: Mapping[str, str]
     ) -> Iterator[Asked]:
         """A group is made or changed with the right to run what its template says."""
-        held = self._clients["ec2"].describe_launch_template_versions(
+        launch_data = self._clients["ec2"].describe_launch_template_versions(
             LaunchTemplateId=template["LaunchTemplateId"], Versions=[template["Version"]]
         )["LaunchTemplateVersions"][0]["LaunchTemplateData"]
-        (way_out,) = held["NetworkInterfaces"]
-        asked = {
-            **held,
+        (way_out,) = launch_data["NetworkInterfaces"]
+        launch = {
+            **launch_data,
             "LaunchTemplate": dict(template),
-            "SubnetId": given.get("VPCZoneIdentifier", ""),
-            "BlockDeviceMapping": held["BlockDeviceMappings"],
+            "SubnetId": parameters.get("VPCZoneIdentifier", ""),
+            "BlockDeviceMapping": launch_data["BlockDeviceMappings"],
             "NetworkInterface": [{**way_out, "SecurityGroupId": way_out["Groups"]}],
             "TagSpecification": [
-                {"ResourceType": one["ResourceType"], "Tag": one["Tags"]}
-                for one in held["TagSpecifications"]
-                if one["ResourceType"] != "launch-template"  # moto adds a template's own
+                {"ResourceType": specification["ResourceType"], "Tag": specification["Tags"]}
+                for specification in launch_data["TagSpecifications"]
+                if specification["ResourceType"] != "launch-template"  # moto adds a template's own
             ],
         }
-        del asked["TagSpecifications"], asked["BlockDeviceMappings"], asked["NetworkInterfaces"]
-        yield from self._run_instances(asked)
+        del launch["TagSpecifications"], launch["BlockDeviceMappings"], launch["NetworkInterfaces"]
+        yield from self._run_instances(launch)
 
     # schedules
 
     def _of_scheduler(self, request: BaseHTTPRequestHandler, body: bytes) -> Iterator[Asked]:
         parts = [unquote(part) for part in urlsplit(request.path).path.strip("/").split("/")]
-        said = json.loads(body) if body else {}
+        parameters = json.loads(body) if body else {}
         base = f"arn:aws:scheduler:{REGION}:{ACCOUNT}"
         verb = {"POST": "Create", "GET": "Get", "PUT": "Update", "DELETE": "Delete"}[
             request.command
         ]
-        tags = _request(_pairs(said.get("Tags", [])))
+        tags = _request(_pairs(parameters.get("Tags", [])))
         if parts[0] == "tags":
             arn = "/".join(parts[1:])
             verb = {"POST": "TagResource", "GET": "ListTagsForResource"}[request.command]
-            held = self._clients["scheduler"].list_tags_for_resource(ResourceArn=arn)["Tags"]
-            there = {f"aws:ResourceTag/{tag['Key']}": tag["Value"] for tag in held}
-            yield Asked(f"scheduler:{verb}", arn, {**tags, **there})
+            pairs = self._clients["scheduler"].list_tags_for_resource(ResourceArn=arn)["Tags"]
+            resource_tags = {f"aws:ResourceTag/{tag['Key']}": tag["Value"] for tag in pairs}
+            yield Asked(f"scheduler:{verb}", arn, {**tags, **resource_tags})
         elif parts == ["schedule-groups"]:
             yield Asked("scheduler:ListScheduleGroups", "*")
         elif parts[0] == "schedule-groups":
             arn = f"{base}:schedule-group/{parts[1]}"
-            there = {}
+            resource_tags = {}
             if verb == "Delete":
-                held = self._clients["scheduler"].list_tags_for_resource(ResourceArn=arn)["Tags"]
-                there = {f"aws:ResourceTag/{tag['Key']}": tag["Value"] for tag in held}
-            yield Asked(f"scheduler:{verb}ScheduleGroup", arn, {**tags, **there})
+                pairs = self._clients["scheduler"].list_tags_for_resource(ResourceArn=arn)["Tags"]
+                resource_tags = {f"aws:ResourceTag/{tag['Key']}": tag["Value"] for tag in pairs}
+            yield Asked(f"scheduler:{verb}ScheduleGroup", arn, {**tags, **resource_tags})
             if tags:
                 yield Asked("scheduler:TagResource", arn, tags)
         else:
             query = parse_qs(urlsplit(request.path).query)
-            group = said.get("GroupName") or query["groupName"][0]
+            group = parameters.get("GroupName") or query["groupName"][0]
             yield Asked(f"scheduler:{verb}Schedule", f"{base}:schedule/{group}/{parts[1]}")
-            if "Target" in said:
-                passed = {"iam:PassedToService": "scheduler.amazonaws.com"}
-                yield Asked("iam:PassRole", said["Target"]["RoleArn"], passed)
+            if "Target" in parameters:
+                service = {"iam:PassedToService": "scheduler.amazonaws.com"}
+                yield Asked("iam:PassRole", parameters["Target"]["RoleArn"], service)
 
 
-def _of_iam(action: str, given: Mapping[str, str]) -> Iterator[Asked]:
+def _of_iam(action: str, parameters: Mapping[str, str]) -> Iterator[Asked]:
     for key, kind in (("InstanceProfileName", "instance-profile"), ("RoleName", "role")):
-        if key in given:
-            arn = f"arn:aws:iam::{ACCOUNT}:{kind}/sparecraft/{given[key]}"
+        if key in parameters:
+            arn = f"arn:aws:iam::{ACCOUNT}:{kind}/sparecraft/{parameters[key]}"
             yield Asked(f"iam:{action}", arn)
             return
     yield Asked(f"iam:{action}", "*")
@@ -305,39 +309,41 @@ _OBJECT = {"GET": "GetObject", "HEAD": "GetObject", "PUT": "PutObject", "POST": 
 
 
 def _of_s3(request: BaseHTTPRequestHandler, body: bytes) -> Iterator[Asked]:
-    asked = urlsplit(request.path)
-    _, bucket, *key = asked.path.split("/", 2)
-    query = parse_qs(asked.query, keep_blank_values=True)
-    own = {"aws:SecureTransport": "true", "aws:ResourceAccount": ACCOUNT}
+    url = urlsplit(request.path)
+    _, bucket, *key = url.path.split("/", 2)
+    query = parse_qs(url.query, keep_blank_values=True)
+    context = {"aws:SecureTransport": "true", "aws:ResourceAccount": ACCOUNT}
     arn = f"arn:aws:s3:::{bucket}"
     if not key or not key[0]:
         if "delete" in query:
             for name in re.findall(rb"<Key>([^<]+)</Key>", body):
-                yield Asked("s3:DeleteObject", f"{arn}/{name.decode()}", own)
+                yield Asked("s3:DeleteObject", f"{arn}/{name.decode()}", context)
             return
         listing = request.command == "HEAD" or "list-type" in query
-        words = "".join(sorted(query)) if query else "s"
-        yield Asked("s3:ListBucket" if listing else f"s3:{request.command}Bucket{words}", arn, own)
+        suffix = "".join(sorted(query)) if query else "s"
+        yield Asked(
+            "s3:ListBucket" if listing else f"s3:{request.command}Bucket{suffix}", arn, context
+        )
         return
     arn += f"/{unquote(key[0])}"
     if request.command == "DELETE":
         action = "AbortMultipartUpload" if "uploadId" in query else "DeleteObject"
     else:
         action = _OBJECT[request.command] + ("Tagging" if "tagging" in query else "")
-    yield Asked(f"s3:{action}", arn, own)
+    yield Asked(f"s3:{action}", arn, context)
     if action == "PutObject" and request.headers.get("x-amz-tagging"):
-        yield Asked("s3:PutObjectTagging", arn, own)
+        yield Asked("s3:PutObjectTagging", arn, context)
 
 
-def _attributes(action: str, given: Mapping[str, str]) -> dict[str, str | list[str]]:
+def _attributes(action: str, parameters: Mapping[str, str]) -> dict[str, str | list[str]]:
     """Condition keys of a call besides those of its resources."""
     if action.startswith("Modify") and action.endswith("Attribute"):
-        names = [key.removesuffix(".Value") for key in given if key.endswith(".Value")]
+        names = [key.removesuffix(".Value") for key in parameters if key.endswith(".Value")]
         return {"ec2:Attribute": names}
     if action == "CreateVpcEndpoint":
-        return {"ec2:VpceServiceName": given["ServiceName"]}
+        return {"ec2:VpceServiceName": parameters["ServiceName"]}
     if action == "CreatePlacementGroup":
-        return {"ec2:PlacementGroupStrategy": given["Strategy"]}
+        return {"ec2:PlacementGroupStrategy": parameters["Strategy"]}
     return {}
 
 
@@ -349,8 +355,8 @@ def _request(tags: Mapping[str, str]) -> dict[str, str | list[str]]:
     """The context of tags that a call gives."""
     if not tags:
         return {}
-    named = {f"aws:RequestTag/{key}": value for key, value in tags.items()}
-    return {**named, "aws:TagKeys": list(tags)}
+    request_tags = {f"aws:RequestTag/{key}": value for key, value in tags.items()}
+    return {**request_tags, "aws:TagKeys": list(tags)}
 
 
 def _pairs(tags: Sequence[Mapping[str, str]]) -> dict[str, str]:
@@ -358,18 +364,18 @@ def _pairs(tags: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 
 def _tags_of(specifications: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    return {one["ResourceType"]: _pairs(one["Tag"]) for one in specifications}
+    return {entry["ResourceType"]: _pairs(entry["Tag"]) for entry in specifications}
 
 
 def _nested(flat: Mapping[str, str]) -> dict[str, Any]:
     """`A.1.B=c` as {"A": [{"B": "c"}]}: AWS's query protocol."""
     tree: dict[str, Any] = {}
     for name, value in flat.items():
-        at = tree
+        branch = tree
         *path, last = name.split(".")
         for part in path:
-            at = at.setdefault(part, {})
-        at[last] = value
+            branch = branch.setdefault(part, {})
+        branch[last] = value
 
     def listed(node: Any) -> Any:
         if not isinstance(node, dict):
@@ -383,7 +389,7 @@ def _nested(flat: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _flat(node: Any, name: str = "") -> dict[str, str]:
-    """Every text below, by its path."""
+    """Return every text of a nested value, by its path."""
     if isinstance(node, Mapping):
         pairs = [(str(key), value) for key, value in node.items()]
     elif isinstance(node, list):

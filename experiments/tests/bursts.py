@@ -39,7 +39,7 @@ def bursty(
 def in_the_long_run(
     count: int, drift_sd: float, slower: tuple[float, ...] = BOTH
 ) -> list[NDArray[np.float64]]:
-    """The latencies of each arm in `count` of these."""
+    """Return the latencies of each arm over `count` such pairs."""
     rng = np.random.default_rng(9)
-    many = [bursty(rng, drift_sd, slower)[0].arms for _ in range(count)]
-    return [np.concatenate([one[arm].latency_ms for one in many]) for arm in range(len(slower))]
+    blocks = [bursty(rng, drift_sd, slower)[0].arms for _ in range(count)]
+    return [np.concatenate([arms[arm].latency_ms for arms in blocks]) for arm in range(len(slower))]

@@ -13,7 +13,7 @@ from core.runfiles.result import Result
 from experiments.design import load_design
 from experiments.kinds.capacity.page import write_page
 from experiments.kinds.capacity.result import node_findings
-from experiments.kinds.capacity.steps import AskedStep, Step, steps_of
+from experiments.kinds.capacity.steps import Step, StepSetting, steps_of
 from experiments.record.records import REQUESTS, write_json
 from experiments.record.result import result_of
 from experiments.tests.manifest_fixture import made_manifest
@@ -48,8 +48,8 @@ def requests(block: int, rate_per_s: float, seed: int) -> pl.DataFrame:
     """A block of an M/M/1 server: 2 s of warm-up, 20 s of measurement."""
     rng = np.random.default_rng(seed)
     starts, stays = _mm1_stays(rate_per_s, 60.0, rng)
-    kept = starts > 38.0  # near enough the steady state
-    starts, stays = starts[kept] - 38.0, stays[kept]
+    in_steady_state = starts > 38.0  # near enough the steady state
+    starts, stays = starts[in_steady_state] - 38.0, stays[in_steady_state]
     count = starts.size
     return pl.DataFrame(
         {
@@ -85,18 +85,18 @@ def hosts(blocks: int, rates: tuple[float, ...]) -> pl.DataFrame:
 
 
 def measured_steps(rates: tuple[float, ...] = RATES, sweeps: int = 3) -> list[Step]:
-    asked = [
-        AskedStep(block, block // len(rates), "cache-reader", rates[block % len(rates)], LIMIT_MS)
+    settings = [
+        StepSetting(block, block // len(rates), "cache-reader", rates[block % len(rates)], LIMIT_MS)
         for block in range(sweeps * len(rates))
     ]
-    frame = pl.concat([requests(a.block, a.rate_per_s, 100 + a.block) for a in asked])
-    return steps_of(asked, frame, hosts(len(asked), rates * sweeps), {0: 0.4}, 3000.0)
+    frame = pl.concat([requests(a.block, a.rate_per_s, 100 + a.block) for a in settings])
+    return steps_of(settings, frame, hosts(len(settings), rates * sweeps), {0: 0.4}, 3000.0)
 
 
 def capacity_result(steps: list[Step]) -> Result:
     """result.json of these steps."""
-    found = node_findings(manifest(), "cache", {"cache-reader": LIMIT_MS}, steps)
-    return result_of("capacity", manifest(), found)
+    findings = node_findings(manifest(), "cache", {"cache-reader": LIMIT_MS}, steps)
+    return result_of("capacity", manifest(), findings)
 
 
 def manifest() -> dict[str, Any]:

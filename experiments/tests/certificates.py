@@ -21,22 +21,22 @@ class Authority:
     def server(self, name: str, *, days: int = 2) -> ssl.SSLContext:
         """The context of a server whose certificate is for `DNS:NAME` or `IP:ADDRESS`."""
         stem = self._folder / name.replace(":", "-")
-        key, asked, made = (stem.with_suffix(end) for end in (".key", ".csr", ".pem"))
+        key, request, pem = (stem.with_suffix(end) for end in (".key", ".csr", ".pem"))
         extension = stem.with_suffix(".ext")
         extension.write_text(f"subjectAltName={name}\n")
-        _openssl("req", "-subj", "/CN=server", "-out", asked, *_key(key))
+        _openssl("req", "-subj", "/CN=server", "-out", request, *_key(key))
         _openssl(
-            "x509", "-req", "-in", asked, "-CA", self.file, "-CAkey", self._key, "-out", made,
+            "x509", "-req", "-in", request, "-CA", self.file, "-CAkey", self._key, "-out", pem,
             "-CAcreateserial", "-days", str(days), "-extfile", extension,
         )  # fmt: skip
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(made, key)
+        context.load_cert_chain(pem, key)
         return context
 
 
 def _key(path: Path) -> list[str | Path]:
-    words = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout"]
-    return [*words, path]
+    options = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout"]
+    return [*options, path]
 
 
 def _openssl(*arguments: str | Path) -> None:

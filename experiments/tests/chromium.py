@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+LIMIT_MS = 120_000.0  # of a page and its parts, on a busy host
 _ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
               "--disable-component-update", "--disable-sync"]  # fmt: skip
 
@@ -20,7 +21,9 @@ def browser() -> Iterator[Browser]:
     if path is None:
         pytest.skip("no chromium on this machine")
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=_ARGUMENTS)
+        chromium = playwright.chromium.launch(
+            executable_path=path, args=_ARGUMENTS, timeout=LIMIT_MS
+        )
         yield chromium
         chromium.close()
 
@@ -35,5 +38,6 @@ def opened(
     page.on("pageerror", lambda error: trouble.append(f"error: {error}"))
     page.on("request", lambda request: trouble.append(request.url)
             if not request.url.startswith(("file:", "data:")) else None)  # fmt: skip
+    page.set_default_timeout(LIMIT_MS)
     page.goto(file.as_uri())
     return page, trouble

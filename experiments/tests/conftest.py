@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 
 import pytest
 
 from experiments.paths import ROOT
 from experiments.testbed import runs
-from experiments.tests.aws import environment, moto_server, reset
+from experiments.tests.aws import led_to, moto_server, reset
 from experiments.tests.disks import mounted
 
 
@@ -47,9 +49,15 @@ def runs_of_this_session() -> Iterator[None]:
 
 
 @pytest.fixture
+def boot(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Modules of infra/boot by name, as they are imported on a host."""
+    monkeypatch.syspath_prepend(str(ROOT / "infra" / "boot"))
+    return importlib.import_module
+
+
+@pytest.fixture
 def own_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of runs that `halt` sees, also in processes of the test's: no other of this
-    host."""
+    """Give `halt`, also in processes of the test, a registry without other runs of this host."""
     folder = tmp_path / f"sparecraft-{os.getuid()}"
     monkeypatch.setattr(runs, "FOLDER", folder)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -66,7 +74,6 @@ def moto_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def aws_account(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """An empty account at moto, with environment variables that lead boto3 there; its URL."""
-    for name, value in environment(moto_url).items():
-        monkeypatch.setenv(name, value)
+    led_to(moto_url, monkeypatch)
     reset(moto_url)
     return moto_url

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from core.runfiles.manifest import manifest_if_any
+from core.runfiles.result import read_result
 from experiments.console import Narrator
 from experiments.design import load_design
 from experiments.paths import ROOT
@@ -14,6 +17,7 @@ from experiments.record.records import write_json
 from experiments.record.result import Findings
 from experiments.run.kind import Kind, NoSection
 from experiments.run.lifecycle import Outcome, run_experiment
+from experiments.testbed.guard import Stopped
 from experiments.testbed.platforms import Platform, entry
 from experiments.testbed.testbed import Testbed
 from experiments.tests.quiet import NOBODY
@@ -34,11 +38,11 @@ class Counting(Kind[NoSection]):
 
     def measure(self, testbed: Testbed, section: NoSection) -> None:
         assert section == NoSection()
-        seen = [1, 2, 3] if self.counts else []
+        numbers = [1, 2, 3] if self.counts else []
 
         def write(folder: Path) -> dict[str, Any] | None:
-            write_json(folder / "seen.json", seen)
-            return {"counted": len(seen)} if seen else None
+            write_json(folder / "seen.json", numbers)
+            return {"counted": len(numbers)} if numbers else None
 
         testbed.keep(write)
         self.then()
@@ -64,3 +68,10 @@ def carried_out(
         platform=platform or entry("local").for_run("tst-small"),
         keep=False, command=["sparecraft", "run"], narrator=narrator, **how,
     )  # fmt: skip
+
+
+def stopped(kind: Counting, results: Path) -> tuple[Stopped, dict[str, Any]]:
+    """Carry out a run that something stops; return the error that ends it, and its result."""
+    with pytest.raises(Stopped) as caught:
+        carried_out(kind, results)
+    return caught.value, read_result(results / "tst-small" / "counting" / "latest")

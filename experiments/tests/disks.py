@@ -16,9 +16,9 @@ def mounted(directory: Path, size_kb: int = 256, files: int = 1000) -> Iterator[
     directory.mkdir()
     room = f"size={size_kb}k,nr_inodes={files + 1}"  # the directory itself takes one
     command = ["mount", "-t", "tmpfs", "-o", room, "tmpfs", str(directory)]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)
-    if made.returncode:
-        pytest.skip(f"may not mount a tmpfs here: {made.stderr.strip()}")
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        pytest.skip(f"may not mount a tmpfs here: {process.stderr.strip()}")
     try:
         yield directory
     finally:
@@ -26,7 +26,7 @@ def mounted(directory: Path, size_kb: int = 256, files: int = 1000) -> Iterator[
 
 
 def fill(directory: Path) -> Path:
-    """Use up all the room; returns the file that takes it."""
+    """Fill the disk with one file and return that file."""
     filler = directory / "filler"
     with filler.open("wb", buffering=0) as file:
         try:

@@ -25,8 +25,8 @@ _ATTACHED_S = 120.0
 
 def host_address() -> str:
     """This host as containers on the default network see it."""
-    said = docker("run", "--rm", BASE, "ip", "-4", "route", "show", "default")
-    return said.split()[2]
+    route = docker("run", "--rm", BASE, "ip", "-4", "route", "show", "default")
+    return route.split()[2]
 
 
 class Instance:
@@ -36,13 +36,13 @@ class Instance:
         self._stack = stack
         self.settings = stack.settings(machine)
         self.identifier: str = stack.instances()[machine]["InstanceId"]
-        given = {
+        environment = {
             name: value
             for name, value in stack.environment.items()
             if name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
         } | {"AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata}
         docker("rm", "--force", "--volumes", _NAME)
-        variables = [f"--env={name}={value}" for name, value in given.items()]
+        variables = [f"--env={name}={value}" for name, value in environment.items()]
         rights = (
             "--cap-add=NET_ADMIN",
             "--cap-add=SYS_ADMIN",
@@ -58,34 +58,36 @@ class Instance:
 
     def fails(self, *command: str) -> str:
         """The output of a command that has to fail."""
-        done = subprocess.run(["docker", "exec", _NAME, *command], capture_output=True, text=True)
-        assert done.returncode != 0, done.stdout
-        return done.stdout + done.stderr
+        process = subprocess.run(
+            ["docker", "exec", _NAME, *command], capture_output=True, text=True
+        )
+        assert process.returncode != 0, process.stdout
+        return process.stdout + process.stderr
 
     def plug_in(self) -> None:
-        """Each interface as a link, once it is attached to the instance."""
+        """Add a link for each interface once it is attached to the instance."""
         ec2 = self._stack.client("ec2")
         deadline = time.monotonic() + _ATTACHED_S
-        waiting = {one["id"]: one for one in self.settings["interfaces"]}
+        waiting = {entry["id"]: entry for entry in self.settings["interfaces"]}
         while waiting and time.monotonic() < deadline:
-            for held in ec2.describe_network_interfaces(NetworkInterfaceIds=list(waiting))[
+            for description in ec2.describe_network_interfaces(NetworkInterfaceIds=list(waiting))[
                 "NetworkInterfaces"
             ]:
-                if held.get("Attachment", {}).get("InstanceId") == self.identifier:
-                    one = waiting.pop(held["NetworkInterfaceId"])
-                    link = ["sc-" + one["name"], "address", one["mac"]]
-                    peer = f"p-{one['name']}"
+                if description.get("Attachment", {}).get("InstanceId") == self.identifier:
+                    interface = waiting.pop(description["NetworkInterfaceId"])
+                    link = ["sc-" + interface["name"], "address", interface["mac"]]
+                    peer = f"p-{interface['name']}"
                     self.run("ip", "link", "add", *link, "type", "veth", "peer", "name", peer)
                     self.run("ip", "link", "set", peer, "up")
             time.sleep(0.2)
 
     def let_go(self) -> None:
-        """As the end of an instance does in AWS; moto keeps its interfaces attached."""
+        """Detach the interfaces, as AWS does when an instance ends; moto keeps them attached."""
         ec2 = self._stack.client("ec2")
-        wanted = [one["id"] for one in self.settings["interfaces"]]
-        held = ec2.describe_network_interfaces(NetworkInterfaceIds=wanted)["NetworkInterfaces"]
-        for one in held:
-            if attachment := one.get("Attachment", {}).get("AttachmentId"):
+        ids = [entry["id"] for entry in self.settings["interfaces"]]
+        interfaces = ec2.describe_network_interfaces(NetworkInterfaceIds=ids)["NetworkInterfaces"]
+        for interface in interfaces:
+            if attachment := interface.get("Attachment", {}).get("AttachmentId"):
                 ec2.detach_network_interface(AttachmentId=attachment, Force=True)
 
 
@@ -93,15 +95,15 @@ class Instance:
 def instance(stack: AppliedStack, machine: str, address: str) -> Iterator[Instance]:
     """An instance of one machine, gone when this ends."""
     with answering(_metadata(stack.instances()[machine]["InstanceId"]), address) as url:
-        made = Instance(stack, machine, url)
-        plugging = threading.Thread(target=made.plug_in, daemon=True)
+        new_instance = Instance(stack, machine, url)
+        plugging = threading.Thread(target=new_instance.plug_in, daemon=True)
         plugging.start()
         try:
-            yield made
+            yield new_instance
         finally:
             docker("rm", "--force", "--volumes", _NAME)
-            plugging.join(timeout=5)
-            made.let_go()
+            plugging.join(timeout=60)
+            new_instance.let_go()
 
 
 def _metadata(identifier: str) -> Callable[[BaseHTTPRequestHandler, bytes], Answer]:
@@ -111,9 +113,9 @@ def _metadata(identifier: str) -> Callable[[BaseHTTPRequestHandler, bytes], Answ
         ("GET", "/latest/meta-data/instance-id", _TOKEN): identifier,
     }
 
-    def answer(asked: BaseHTTPRequestHandler, _: bytes) -> Answer:
-        token = asked.headers.get("X-aws-ec2-metadata-token")
-        text = answers.get((asked.command, asked.path, token))
+    def answer(request: BaseHTTPRequestHandler, _: bytes) -> Answer:
+        token = request.headers.get("X-aws-ec2-metadata-token")
+        text = answers.get((request.command, request.path, token))
         return 401 if text is None else 200, {}, (text or "").encode()
 
     return answer

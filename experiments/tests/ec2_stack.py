@@ -15,18 +15,26 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import boto3  # type: ignore[import-untyped]
 import pytest
 
 from experiments.paths import ROOT
 from experiments.testbed.platforms.ec2.aws import Aws
 from experiments.testbed.platforms.ec2.platform import Ec2Platform
-from experiments.tests.aws import REGION, Meddled, environment, in_front_of, moto_server
+from experiments.tests.aws import (
+    ACCOUNT,
+    REGION,
+    Meddled,
+    client_at,
+    environment,
+    in_front_of,
+    led_to,
+    moto_server,
+)
 
-ACCOUNT = "123456789012"  # moto's
 EXPIRES = f"{datetime.now(UTC) + timedelta(hours=2):%Y-%m-%dT%H:%M:%SZ}"
 BUCKET = f"sparecraft-fleets-{ACCOUNT}-{REGION}"
 DEBIAN, OLDER_DEBIAN = "ami-0debian12", "ami-0debian11"
@@ -65,17 +73,13 @@ def moto_settings(directory: Path) -> dict[str, str]:
 
 def prepared(url: str) -> None:
     """Make what `infra/account` has before the first fleet: roles of machines, the bucket."""
-    keys = dict.fromkeys(("aws_access_key_id", "aws_secret_access_key"), "testing")
-    iam, s3 = (
-        boto3.client(service, region_name=REGION, endpoint_url=url, **keys)
-        for service in ("iam", "s3")
-    )
+    iam, s3 = client_at(url, "iam"), client_at(url, "s3")
     for name in ("end", "machine", "load", "runner"):
-        named = {"Path": "/sparecraft/"}
-        iam.create_role(RoleName=f"sparecraft-{name}", AssumeRolePolicyDocument="{}", **named)
+        path = {"Path": "/sparecraft/"}
+        iam.create_role(RoleName=f"sparecraft-{name}", AssumeRolePolicyDocument="{}", **path)
         if name != "end":
             profile = {"InstanceProfileName": f"sparecraft-{name}"}
-            iam.create_instance_profile(**profile, **named)
+            iam.create_instance_profile(**profile, **path)
             iam.add_role_to_instance_profile(**profile, RoleName=f"sparecraft-{name}")
     s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
 
@@ -122,9 +126,9 @@ class AppliedStack:
         self._directory = copy_of_stack(directory, bundle)
         key = directory / "session-manager.asc"
         key.write_text(KEY)
-        given = {"region": REGION, "expires": EXPIRES, "session_manager_key": str(key)}
-        given |= dict(variables)
-        (self._directory / "test.auto.tfvars.json").write_text(json.dumps(given))
+        values = {"region": REGION, "expires": EXPIRES, "session_manager_key": str(key)}
+        values |= dict(variables)
+        (self._directory / "test.auto.tfvars.json").write_text(json.dumps(values))
         self.terraform("init", "-input=false")
 
     def terraform(self, *arguments: str, fails: bool = False) -> str:
@@ -133,56 +137,54 @@ class AppliedStack:
         command = ["terraform", f"-chdir={self._directory}", *arguments]
         if arguments[0] in ("plan", "apply", "destroy", "init", "validate"):
             command.append("-no-color")
-        done = subprocess.run(command, capture_output=True, text=True, env=self.environment)
-        assert (done.returncode != 0) == fails, done.stdout[-2000:] + done.stderr
-        return done.stdout + done.stderr if fails else done.stdout
+        process = subprocess.run(command, capture_output=True, text=True, env=self.environment)
+        assert (process.returncode != 0) == fails, process.stdout[-2000:] + process.stderr
+        return process.stdout + process.stderr if fails else process.stdout
 
     def apply(self) -> None:
         """Make everything."""
         self.terraform("apply", "-auto-approve", "-input=false")
 
     def destroy(self) -> None:
-        """Remove everything; without harm when it is gone."""
+        """Remove everything; it does no harm to do it again."""
         self.terraform("destroy", "-auto-approve", "-input=false")
 
     def output(self, name: str) -> Any:
         """One output."""
         return json.loads(self.terraform("output", "-json", name))
 
-    def changed(self, *given: str) -> dict[str, set[str]]:
+    def changed(self, *options: str) -> dict[str, set[str]]:
         """The changes of a plan made now: resource type to the attributes that differ. Nothing may
         be made anew."""
         plan = str(self._directory / "plan")
-        self.terraform("plan", "-input=false", f"-out={plan}", *given)
-        found = dict[str, set[str]]()
-        for one in json.loads(self.terraform("show", "-json", plan)).get("resource_changes", []):
-            change = one["change"]
-            if one["mode"] == "managed" and change["actions"] != ["no-op"]:
-                assert change["actions"] == ["update"], f"{one['address']}: {change['actions']}"
-                known, unknown = change["after"], change.get("after_unknown", {})
-                found.setdefault(one["type"], set()).update(
+        self.terraform("plan", "-input=false", f"-out={plan}", *options)
+        changes = dict[str, set[str]]()
+        for entry in json.loads(self.terraform("show", "-json", plan)).get("resource_changes", []):
+            change = entry["change"]
+            if entry["mode"] == "managed" and change["actions"] != ["no-op"]:
+                assert change["actions"] == ["update"], f"{entry['address']}: {change['actions']}"
+                after, unknown = change["after"], change.get("after_unknown", {})
+                changes.setdefault(entry["type"], set()).update(
                     key
                     for key, value in change["before"].items()
-                    if _any(unknown.get(key)) or known.get(key) != value
+                    if _any(unknown.get(key)) or after.get(key) != value
                 )
-        return found
+        return changes
 
     def client(self, service: str) -> Any:
-        """boto3 at the same moto."""
-        keys = dict.fromkeys(("aws_access_key_id", "aws_secret_access_key"), "testing")
-        url = self.environment["AWS_ENDPOINT_URL"]
-        return boto3.client(service, region_name=REGION, endpoint_url=url, **keys)
+        """Return a boto3 client of the same moto."""
+        return client_at(self.environment["AWS_ENDPOINT_URL"], service)
 
     def instances(self) -> dict[str, Any]:
-        """Instances that are not gone, by the machine of their tags."""
-        held = self.client("ec2").describe_instances(
+        """Return the instances that still exist, by the machine that their tags name."""
+        reservations = self.client("ec2").describe_instances(
             Filters=[{"Name": "tag:sparecraft:experiment", "Values": [self.experiment]}]
         )["Reservations"]
-        alive = [one for group in held for one in group["Instances"]]
+        alive = [instance for group in reservations for instance in group["Instances"]]
         return {
-            tags(one)["sparecraft:machine"]: one
-            for one in alive
-            if one["State"]["Name"] not in ("terminated", "shutting-down")
+            tags(instance)["sparecraft:machine"]: instance
+            for instance in alive
+            if instance["State"]["Name"] not in ("terminated", "shutting-down")
         }
 
     def files(self) -> tuple[str, str]:
@@ -199,18 +201,18 @@ class AppliedStack:
 
     def user_data(self, machine: str) -> str:
         """Attributes that a machine's instance is given, by its own or by its group's template."""
-        ec2, one = self.client("ec2"), self.instances()[machine]
-        if "aws:autoscaling:groupName" in tags(one):
+        ec2, instance = self.client("ec2"), self.instances()[machine]
+        if "aws:autoscaling:groupName" in tags(instance):
             (version,) = ec2.describe_launch_template_versions(
                 LaunchTemplateName=f"sc-{self.experiment}-{machine}"
             )["LaunchTemplateVersions"]
-            given = version["LaunchTemplateData"]["UserData"]
+            encoded = version["LaunchTemplateData"]["UserData"]
         else:
-            said = ec2.describe_instance_attribute(
-                InstanceId=one["InstanceId"], Attribute="userData"
+            attribute = ec2.describe_instance_attribute(
+                InstanceId=instance["InstanceId"], Attribute="userData"
             )
-            given = said["UserData"]["Value"]
-        return base64.b64decode(given).decode()
+            encoded = attribute["UserData"]["Value"]
+        return base64.b64decode(encoded).decode()
 
 
 def _any(unknown: Any) -> bool:
@@ -222,13 +224,12 @@ def _any(unknown: Any) -> bool:
 def tags(entry: Mapping[str, Any]) -> dict[str, str]:
     """Tags of anything that EC2 describes."""
     pairs = entry.get("Tags") or entry.get("TagSet") or []
-    return {one["Key"]: one["Value"] for one in pairs}
+    return {tag["Key"]: tag["Value"] for tag in pairs}
 
 
-def aws_of(stack: AppliedStack, monkeypatch: Any) -> Aws:
-    """Our own clients, led to the same moto."""
-    for name, value in environment(stack.environment["AWS_ENDPOINT_URL"]).items():
-        monkeypatch.setenv(name, value)
+def aws_of(stack: AppliedStack, monkeypatch: pytest.MonkeyPatch) -> Aws:
+    """Return our own clients, which talk to the same moto."""
+    led_to(stack.environment["AWS_ENDPOINT_URL"], monkeypatch)
     return Aws(REGION)
 
 
@@ -258,8 +259,7 @@ def account_of_a_stack(
         moto_server(directory / "moto.log", **moto_settings(directory)) as moto,
         in_front_of(moto, meddled) as url,
     ):
-        for name, value in environment(url).items():
-            monkeypatch.setenv(name, value)
+        led_to(url, monkeypatch)
         monkeypatch.setenv("HTTP_PROXY", url)  # for S3's control API, whose host has no address
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
@@ -267,8 +267,6 @@ def account_of_a_stack(
         stack = copy_of_stack(directory / "copy", bundle)
         prepared(moto)
 
-        def platform(experiment: str, region: str | None = None) -> Ec2Platform:
-            return Ec2Platform(experiment, region, stack=stack)
-
+        platform = partial(Ec2Platform, stack=stack)
         monkeypatch.setattr("experiments.testbed.platforms.ec2.platform.Ec2Platform", platform)
         yield

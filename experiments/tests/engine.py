@@ -6,8 +6,8 @@ import subprocess
 
 
 def docker(*arguments: str, text: str = "") -> str:
-    """The output; an assertion where it fails."""
-    done = subprocess.run(["docker", *arguments], input=text, capture_output=True, text=True)
-    said = f"docker {' '.join(arguments)}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
-    assert done.returncode == 0, said
-    return done.stdout
+    """Run docker and return its output; AssertionError where it fails."""
+    process = subprocess.run(["docker", *arguments], input=text, capture_output=True, text=True)
+    message = f"docker {' '.join(arguments)}: {process.stdout[-3000:]}{process.stderr[-3000:]}"
+    assert process.returncode == 0, message
+    return process.stdout

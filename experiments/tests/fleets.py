@@ -21,9 +21,38 @@ from experiments.tests.quiet import NOBODY
 _WAIT_S = 540.0  # a row of limplock takes 300 on a busy host of two cores
 
 
+def experiment_toml(measure_s: int, arm: str) -> str:
+    """Return a small experiment on a tier `web`; nearly any answers meet its SLO."""
+    return f"""
+kind = "compare"
+[load]
+user = "php-loop"
+arrivals = "poisson"
+rate_per_s = 5.0
+[phases]
+warm_up = 1
+measure = {measure_s}
+[interference]
+pattern = "front"
+kinds = ["cpu"]
+mean_gap_s = 2.0
+mean_run_s = 2.0
+cpu_workers = 1
+{arm}
+[slo]
+availability = 0.5
+p95_ms = 4000.0
+p99_ms = 5000.0
+max_error_share = 0.9
+[design]
+order = "A"
+repeats = 1
+"""
+
+
 @contextmanager
 def nothing_stays(*experiments: str) -> Iterator[None]:
-    """No fleet of these names before, and none after; nor a run that would remove another's."""
+    """Remove fleets of these names before and after the block, and end the runs started in it."""
     for name in experiments:
         LocalPlatform(name).down(print)
     try:
@@ -35,7 +64,7 @@ def nothing_stays(*experiments: str) -> Iterator[None]:
             process.wait()
         for name in experiments:
             LocalPlatform(name).down(print)
-    assert [found for name in experiments for found in docker.find(name)] == []
+    assert [leftover for name in experiments for leftover in docker.find(name)] == []
 
 
 @contextmanager
@@ -75,22 +104,22 @@ class Started:
         files = list(self.results.glob("*/2*/events.jsonl"))
         return read_events(files[0]) if files else []
 
-    def until(self, what: str, condition: Callable[[], bool]) -> None:
+    def until(self, label: str, condition: Callable[[], bool]) -> None:
         """Wait for something that comes before its end."""
         deadline = time.monotonic() + _WAIT_S
         while not condition():
-            assert self.process.poll() is None, f"ended while waiting for {what}: {self.output}"
-            assert time.monotonic() < deadline, f"no {what} within {_WAIT_S} s: {self.output}"
+            assert self.process.poll() is None, f"ended while waiting for {label}: {self.output}"
+            assert time.monotonic() < deadline, f"no {label} within {_WAIT_S} s: {self.output}"
             time.sleep(0.2)
 
-    def until_event(self, **wanted: str) -> None:
+    def until_event(self, **values: str) -> None:
         """Wait for an event with these values."""
         self.until(
-            f"event {wanted}", lambda: any(wanted.items() <= e.items() for e in self.events())
+            f"event {values}", lambda: any(values.items() <= e.items() for e in self.events())
         )
 
     def ended(self, *codes: int) -> str:
-        """The output at its end, with one of these exit codes; a traceback is a defect."""
+        """Wait for the end and return the output; the exit code has to be one of `codes`."""
         code = self.process.wait(timeout=_WAIT_S)
         assert "Traceback" not in self.output, self.output
         assert code in codes, self.output

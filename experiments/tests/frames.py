@@ -1,4 +1,4 @@
-"""Rows of requests.parquet of which a test says only what it is about."""
+"""Rows of requests.parquet: a test states only the columns that it is about."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _GOOD = {
 
 
 def requests(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """One request a second; what is not given is that of a good one of 100 ms."""
+    """Return one request a second; columns not stated are those of a good request of 100 ms."""
     return pl.DataFrame([_row(index, row) for index, row in enumerate(rows)], schema=REQUESTS)
 
 
-def _row(index: int, given: Mapping[str, Any]) -> dict[str, Any]:
-    row = {"index": index, "intended_s": float(index), **_GOOD, **given}
+def _row(index: int, fields: Mapping[str, Any]) -> dict[str, Any]:
+    row = {"index": index, "intended_s": float(index), **_GOOD, **fields}
     late_s = None if row["latency_ms"] is None else row["latency_ms"] / 1e3
     done_s = None if late_s is None else row["intended_s"] + late_s
     return {"sent_s": row["intended_s"], "done_s": done_s, **row}

@@ -1,13 +1,12 @@
-"""The kept run that report and planner are held against, and how it was made.
+"""The run that report and planner are held against.
 
-`python -m experiments.tests.golden` makes it again. Two blocks of two arms, one fault in each; the
+Two blocks of two arms, one fault in each; the
 second is announced for longer than the run and never ended. In it too: requests that were refused,
 dropped and lost, a block that was set aside, and a last line that a crash cut short.
 """
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import polars as pl
 from experiments.record.records import ARBITERS, HOSTS, REQUESTS, EventLog, write_json, write_table
 from experiments.tests.report_fixture import event, fake_run
 
-FOLDER = Path(__file__).with_name("golden_run")
 _WARM_UP_S, _MEASURE_S, _FAULT_S, _BLOCK_S = 5.0, 40.0, 20.0, 49.0
 _NO_LATENCY = {"sent_s": None, "done_s": None, "latency_ms": None}
 _FAILED: dict[int, dict[str, Any]] = {
@@ -33,19 +31,17 @@ def make(folder: Path) -> None:
         rate_per_s=4.0, warm_up_s=_WARM_UP_S, measure_s=_MEASURE_S, order="AB", fault=False
     )
     lines = [line for line in run.events if line["what"] != "phase"]
-    for repeat, (arm, ended) in enumerate((("baseline", True), ("replicated", False))):
+    for repeat, (arm, is_closed) in enumerate((("baseline", True), ("replicated", False))):
         at_s = 5.0 + repeat * _BLOCK_S + _WARM_UP_S + _FAULT_S
         fault = {"machine": "web-2", "arm": arm, "repeat": repeat, "id": f"limp-{repeat}"}
         lines.append(event(at_s, "fault", "net.limp", "inject", duration_s=60.0, **fault))
-        if ended:
+        if is_closed:
             lines.append(event(at_s + 8.0, "fault", "net.limp", "revert", **fault))
     aside = {"machine": "web-1", "arm": "baseline", "repeat": 7}
     lines.append(event(98.5, "interference", "interference.cpu", "inject", id="aside", **aside))
     lines.append(event(99.0, "block", "baseline", "spoiled", arm="baseline", repeat=7))
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
     log = EventLog(folder / "events.jsonl")
-    for line in sorted(lines, key=lambda one: float(one["time_s"])):
+    for line in sorted(lines, key=lambda entry: float(entry["time_s"])):
         log.append(line)
     log.close()
     with (folder / "events.jsonl").open("ab") as file:
@@ -60,9 +56,5 @@ def make(folder: Path) -> None:
 def _row(index: int, row: dict[str, Any]) -> dict[str, Any]:
     into_s = row["intended_s"] - 5.0 - row["repeat"] * _BLOCK_S - _WARM_UP_S - _FAULT_S
     phase = "measure" if into_s < 0 else "recovery" if into_s > 8 and not row["repeat"] else "fault"
-    named = {} if row["phase"] == "warm-up" else {"phase": phase}
-    return {**row, **named, **_FAILED.get(index, {})}
-
-
-if __name__ == "__main__":
-    make(FOLDER)
+    phase_entry = {} if row["phase"] == "warm-up" else {"phase": phase}
+    return {**row, **phase_entry, **_FAILED.get(index, {})}

@@ -19,16 +19,16 @@ _MISSING = 3  # the exit status of a script that lacks something of the environm
 
 @functools.cache
 def _made() -> tuple[int, str]:
-    made = subprocess.run([ROOT / "ci" / "harden"], capture_output=True, text=True)
-    return made.returncode, made.stderr or made.stdout
+    process = subprocess.run([ROOT / "ci" / "harden"], capture_output=True, text=True)
+    return process.returncode, process.stderr or process.stdout
 
 
 def need_compiler() -> None:
-    """Skips where LLVM cannot be had here; fails where the pass does not build."""
-    status, said = _made()
+    """Skip the test where there is no LLVM; fail it where the pass does not build."""
+    status, output = _made()
     if status == _MISSING:
-        pytest.skip(f"ci/harden: {said.strip()}")
-    assert status == 0, said
+        pytest.skip(f"ci/harden: {output.strip()}")
+    assert status == 0, output
 
 
 def built(source: Path, variant: str, folder: Path, sites: str = "results") -> Built:
@@ -49,5 +49,5 @@ def has_transactions() -> bool:
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "tx"
         compile_c(trouble("signals"), program, "tx")
-        said = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60)
-    return SAID not in said.stderr
+        process = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60)
+    return SAID not in process.stderr

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def hostile(folder: Path) -> Path:
-    """The folder; whoever imports from it is told."""
+    """Return the folder; its modules raise an error when they are imported."""
     for name in ("experiments", "optimizer", "grafana", "docs"):
         (folder / f"{name}.py").write_text(f"raise SystemExit('a user\\'s {name}.py')\n")
     return folder

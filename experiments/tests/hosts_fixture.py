@@ -6,13 +6,14 @@ Nothing of Sparecraft is in them. What has changed is found without the code und
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from experiments.tests.engine import docker
+from experiments.tests.started import until
 
 _IMAGE = "sparecraft/tst-host"
 _NETWORK = "tst-hosts-data"
@@ -30,7 +31,6 @@ _ANYWAY = (
     "/var/cache/*",
     *("/var/log/apt", "/var/log/*log", "/var/log/*tmp", "/root/.ssh", "/usr/sbin/docker-init"),
 )
-_WAIT_S = 60.0
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Hosts:
         return self.folder / "hosts.toml"
 
     def write(self, *names: str, interface: str = "eth1") -> Path:
-        """A hosts.toml of some of them."""
+        """Write a hosts.toml that has these hosts."""
         head = f'key = "{self.folder}/key"\nknown_hosts = "known_hosts"\nttl_hours = 1\n'
         rows = [
             f'[[hosts]]\nname = "{name}"\naddress = "{self.addresses[name]}"\ncores = 1\n'
@@ -58,24 +58,24 @@ class Hosts:
         return self.file
 
     def know(self, *wrong: str) -> None:
-        """Their keys as known_hosts; of those in `wrong` another's."""
+        """Write the hosts' keys to known_hosts; hosts in `wrong` get another host's key."""
         keys = {
             name: self.run(name, "cat", "/etc/ssh/ssh_host_ed25519_key.pub")
             for name in self.addresses
         }
-        first = next(iter(keys))
+        first_name = next(iter(keys))
         lines = [
-            f"{address} {keys[first if name in wrong else name].strip()}"
+            f"{address} {keys[first_name if name in wrong else name].strip()}"
             for name, address in self.addresses.items()
         ]
         (self.folder / "known_hosts").write_text("\n".join(lines) + "\n")
 
     def run(self, name: str, *command: str) -> str:
-        """The output of a command in the host."""
+        """Run a command in the host and return its output."""
         return docker("exec", _container(name), *command)
 
     def seen(self, name: str) -> set[str]:
-        """Every file and folder with its mode, owner and size, and what is in those of /etc."""
+        """List every file and folder with mode, owner and size, and checksums of files in /etc."""
         pruned = " -o ".join(f"-path '{path}'" for path in _ANYWAY)
         entry = "-type d -printf 'd %m %U:%G %p\\n' -o -printf '%y %m %U:%G %s %l %p\\n'"
         script = (
@@ -85,24 +85,35 @@ class Hosts:
         return set(self.run(name, "sh", "-c", script).splitlines())
 
     def changed(self, name: str) -> set[str]:
-        """The differences from the host as it was first."""
+        """Return how the host's files differ from those at the beginning."""
         return self.seen(name) ^ self.first[name]
 
     def off(self, name: str) -> None:
-        """The host does not answer any more."""
+        """Pause the host: it does not answer any more."""
         docker("pause", _container(name))
 
     def on(self, name: str) -> None:
-        """It answers again."""
+        """Let the host go on and wait until it answers."""
         docker("unpause", _container(name))
         self.until_sshd(name)
 
     def until_sshd(self, name: str) -> None:
-        """Until it answers."""
-        deadline = time.monotonic() + _WAIT_S
+        """Wait until the host's sshd answers."""
         probe = ["ssh-keyscan", "-T", "2", self.addresses[name]]
-        while not subprocess.run(probe, capture_output=True).stdout:
-            assert time.monotonic() < deadline, f"{name}: no sshd within {_WAIT_S} s"
+        until(f"sshd of {name}", lambda: subprocess.run(probe, capture_output=True).stdout)
+
+
+def after(**span: float) -> str:
+    """Return the time at this distance from now, in the form that a host reads."""
+    return f"{datetime.now(UTC) + timedelta(**span):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def without_ports(spec: Path, folder: Path) -> Path:
+    """The spec without the local platform's own variables, written to a folder."""
+    own_variables = ("data_cidr", "control_cidr", "entry_port", "influxdb_port")
+    lines = [line for line in spec.read_text().splitlines() if not line.startswith(own_variables)]
+    (folder / "fleet.tfvars").write_text("\n".join(lines) + "\n")
+    return folder / "fleet.tfvars"
 
 
 def _container(name: str) -> str:
@@ -128,24 +139,24 @@ def hosts(folder: Path, *names: str, small: str) -> Iterator[Hosts]:
     _remove(names)
     docker("network", "create", "--internal", "--subnet", f"{_DATA}.0/24", _NETWORK)
     rights = ("--cap-add=NET_ADMIN", "--cap-add=SYS_ADMIN", "--security-opt=apparmor=unconfined")
-    made = Hosts(folder, {}, {})
+    running_hosts = Hosts(folder, {}, {})
     try:
         for number, name in enumerate(names, 11):
             disk = ["--tmpfs", "/opt:size=64m"] if name == small else []
             docker("run", "--detach", "--init", "--name", _container(name), *rights, *disk, _IMAGE)
             docker("network", "connect", "--ip", f"{_DATA}.{number}", _NETWORK, _container(name))
-            put = "mkdir -p -m 700 /root/.ssh && cat >/root/.ssh/authorized_keys"
-            docker("exec", "--interactive", _container(name), "sh", "-c", put, text=key)
-            shown = docker(
+            command = "mkdir -p -m 700 /root/.ssh && cat >/root/.ssh/authorized_keys"
+            docker("exec", "--interactive", _container(name), "sh", "-c", command, text=key)
+            address = docker(
                 "inspect",
                 "--format",
                 "{{.NetworkSettings.Networks.bridge.IPAddress}}",
                 _container(name),
             )
-            made.addresses[name] = shown.strip()
-            made.until_sshd(name)
-        made.know()
-        made.first = {name: made.seen(name) for name in names}
-        yield made
+            running_hosts.addresses[name] = address.strip()
+            running_hosts.until_sshd(name)
+        running_hosts.know()
+        running_hosts.first = {name: running_hosts.seen(name) for name in names}
+        yield running_hosts
     finally:
         _remove(names)

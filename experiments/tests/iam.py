@@ -37,16 +37,16 @@ def allows(
 ) -> bool:
     """Policies of one identity let one authorisation through: one allows, none denies. A call of
     several resources asks for each. Two evaluators say so; AssertionError where they differ."""
-    known = {name: value for name, value in context.items() if value != []}
-    said = documented.allows(policies, action, resource, known)
-    assert mapper_allows(policies, action, resource, known) == said, (action, resource, known)
-    return said
+    keys = {name: value for name, value in context.items() if value != []}
+    is_allowed = documented.allows(policies, action, resource, keys)
+    assert mapper_allows(policies, action, resource, keys) == is_allowed, (action, resource, keys)
+    return is_allowed
 
 
 def mapper_allows(
     policies: Sequence[Policy], action: str, resource: str, context: Mapping[str, str | list[str]]
 ) -> bool:
-    """The same by Principal Mapper alone."""
+    """Return the verdict of Principal Mapper alone."""
     keys = CaseInsensitiveDict(dict(context))
     filled = [_filled(policy, context) for policy in policies]
 
@@ -60,12 +60,12 @@ def mapper_allows(
 
 
 def _filled(policy: Policy, context: Mapping[str, str | list[str]]) -> dict[str, Any]:
-    """With what its variables stand for, which Principal Mapper knows in resources only."""
+    """Replace the policy's variables; Principal Mapper itself replaces those of resources only."""
     text = json.dumps(policy)
     variables = {name.lower() for name in re.findall(r"\$\{([^}]+)\}", text)}
     for name, value in context.items():
         if name.lower() in variables and isinstance(value, str):
-            put = json.dumps(value)[1:-1].replace("\\", r"\\")
-            text = re.sub(re.escape(f"${{{name}}}"), put, text, flags=re.IGNORECASE)
+            replacement = json.dumps(value)[1:-1].replace("\\", r"\\")
+            text = re.sub(re.escape(f"${{{name}}}"), replacement, text, flags=re.IGNORECASE)
     filled: dict[str, Any] = json.loads(text) if variables else dict(policy)
     return filled

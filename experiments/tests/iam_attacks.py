@@ -24,6 +24,7 @@ LOAD: Context = {**OURS, "aws:ResourceTag/sparecraft:role": "load"}
 TIER: Context = {**OURS, "aws:ResourceTag/sparecraft:role": "web"}
 IN_S3: Context = {"aws:ResourceAccount": ACCOUNT, "aws:SecureTransport": "true"}
 TO_EC2: Context = {"iam:PassedToService": "ec2.amazonaws.com"}
+CHECKED: Context = {"ssm:SessionDocumentAccessCheck": "true"}
 ONE: Context = {
     **ASKED,
     "autoscaling:MaxSize": "1",
@@ -42,7 +43,7 @@ DISK: Context = {**ASKED, "ec2:Encrypted": "true", "ec2:VolumeType": "gp3", "ec2
 
 @dataclass(frozen=True)
 class One:
-    """An authorisation that a call needs: a call of several resources needs several."""
+    """An authorisation that a call needs; a call on several resources needs several."""
 
     action: str
     resource: str
@@ -51,7 +52,7 @@ class One:
 
     @property
     def keys(self) -> Context:
-        """With what every call has."""
+        """The context, with the keys that every call has."""
         return {
             "aws:RequestedRegion": self.region,
             "aws:PrincipalAccount": ACCOUNT,
@@ -61,44 +62,60 @@ class One:
 
 
 def run(**changed: One) -> list[One]:
-    """RunInstances as the stack calls it, with some of it changed, or more of it."""
+    """Return the authorisations of RunInstances as the stack calls it, some changed or added."""
     needs = {
-        "instance": One("ec2:RunInstances", f"{EC2}:instance/*", INSTANCE),
-        "volume": One("ec2:RunInstances", f"{EC2}:volume/*", DISK),
-        "interface": One(
-            "ec2:RunInstances",
-            f"{EC2}:network-interface/*",
-            {"ec2:AssociatePublicIpAddress": "true"},
-        ),
-        "subnet": One("ec2:RunInstances", f"{EC2}:subnet/subnet-1", OURS),
-        "group": One("ec2:RunInstances", f"{EC2}:security-group/sg-1", OURS),
-        "image": One(
-            "ec2:RunInstances", "arn:aws:ec2:eu-west-1::image/ami-1", {"ec2:Owner": "136693071363"}
-        ),
+        "instance": _ran("instance/*", INSTANCE),
+        "volume": _ran("volume/*", DISK),
+        "interface": _ran("network-interface/*", {"ec2:AssociatePublicIpAddress": "true"}),
+        "subnet": _ran("subnet/subnet-1", OURS),
+        "group": _ran("security-group/sg-1", OURS),
+        "image": _image("ami-1", "136693071363"),
         "role": One("iam:PassRole", f"{ROLE}-machine", TO_EC2),
-        "tags": One(
-            "ec2:CreateTags", f"{EC2}:instance/*", {**ASKED, "ec2:CreateAction": "RunInstances"}
-        ),
+        "tags": _made_with(ASKED),
     }
     return list({**needs, **changed}.values())
 
 
-def _instance(**context: str | list[str]) -> list[One]:
-    more = {key.replace("__", ":"): value for key, value in context.items()}
-    return run(instance=One("ec2:RunInstances", f"{EC2}:instance/*", {**INSTANCE, **more}))
+def _ran(resource: str, context: Context) -> One:
+    return One("ec2:RunInstances", f"{EC2}:{resource}", context)
 
 
-def _disk(**context: str) -> list[One]:
-    more = {key.replace("__", ":"): value for key, value in context.items()}
-    return run(volume=One("ec2:RunInstances", f"{EC2}:volume/*", {**DISK, **more}))
+def _image(name: str, owner: str) -> One:
+    arn = f"arn:aws:ec2:eu-west-1::image/{name}"
+    return One("ec2:RunInstances", arn, {"ec2:Owner": owner})
+
+
+def _made_with(tags: Context) -> One:
+    context = {**tags, "ec2:CreateAction": "RunInstances"}
+    return One("ec2:CreateTags", f"{EC2}:instance/*", context)
+
+
+def _instance(key: str, value: str | list[str]) -> list[One]:
+    return run(instance=_ran("instance/*", {**INSTANCE, key: value}))
+
+
+def _disk(key: str, value: str) -> list[One]:
+    return run(volume=_ran("volume/*", {**DISK, key: value}))
 
 
 def _with(kind: str, context: Context) -> list[One]:
-    return run(more=One("ec2:RunInstances", f"{EC2}:{kind}", context))
+    return run(more=_ran(kind, context))
 
 
 def _merged(contexts: Iterable[Context]) -> Context:
-    return {key: value for one in contexts for key, value in one.items()}
+    return {key: value for context in contexts for key, value in context.items()}
+
+
+def _passed(role: str, service: str) -> One:
+    return One("iam:PassRole", role, {"iam:PassedToService": f"{service}.amazonaws.com"})
+
+
+def _on(action: str, resource: str, *contexts: Context) -> list[One]:
+    return [One(action, f"{EC2}:{resource}", _merged(contexts))]
+
+
+def _in_s3(action: str, resource: str, key: str = "", value: str = "") -> list[One]:
+    return [One(f"s3:{action}", resource, {**IN_S3, key: value} if key else IN_S3)]
 
 
 def _without_tags(context: Context) -> Context:
@@ -110,7 +127,11 @@ def _tagging(resource: str, keys: list[str], *contexts: Context) -> list[One]:
 
 
 def _ec2(action: str, resource: str, *contexts: Context) -> list[One]:
-    return [One(f"ec2:{action}", f"{EC2}:{resource}", _merged(contexts))]
+    return _on(f"ec2:{action}", resource, *contexts)
+
+
+def _attribute(name: str, machine: str = "instance/i-1", context: Context = OURS) -> list[One]:
+    return _ec2("ModifyInstanceAttribute", machine, context, {"ec2:Attribute": name})
 
 
 def _group(action: str, *contexts: Context, name: str = "sc-shop-web-1") -> list[One]:
@@ -119,9 +140,7 @@ def _group(action: str, *contexts: Context, name: str = "sc-shop-web-1") -> list
 
 NEEDED: dict[str, list[One]] = {
     "a machine": run(),
-    "a spot machine": run(
-        request=One("ec2:RunInstances", f"{EC2}:spot-instances-request/*", ASKED)
-    ),
+    "a spot machine": run(request=_ran("spot-instances-request/*", ASKED)),
     "a VPC": _ec2("CreateVpc", "vpc/*", ASKED),
     "a subnet of it": [
         *_ec2("CreateSubnet", "subnet/*", ASKED),
@@ -140,19 +159,13 @@ NEEDED: dict[str, list[One]] = {
     "a group of one": _group("CreateAutoScalingGroup", ONE),
     "the end from outside": [
         One("scheduler:CreateSchedule", f"{SCHEDULER}:schedule/sc-shop/sc-shop-db-1"),
-        One("iam:PassRole", f"{ROLE}-end", {"iam:PassedToService": "scheduler.amazonaws.com"}),
+        _passed(f"{ROLE}-end", "scheduler"),
     ],
-    "the bundle": [One("s3:PutObject", f"{FLEETS}/vpc-1/sparecraft.tar.gz", IN_S3)],
+    "the bundle": _in_s3("PutObject", f"{FLEETS}/vpc-1/sparecraft.tar.gz"),
     "an end by hand": _ec2("TerminateInstances", "instance/i-1", OURS),
-    "a shell on the load machine": [
-        One(
-            "ssm:StartSession",
-            f"{EC2}:instance/i-1",
-            {**LOAD, "ssm:SessionDocumentAccessCheck": "true"},
-        )
-    ],
+    "a shell on the load machine": _on("ssm:StartSession", "instance/i-1", LOAD, CHECKED),
     "a run on the load machine": [
-        One("ssm:SendCommand", f"{EC2}:instance/i-1", LOAD),
+        *_on("ssm:SendCommand", "instance/i-1", LOAD),
         One("ssm:SendCommand", "arn:aws:ssm:eu-west-1::document/AWS-RunShellScript"),
         One("ssm:GetCommandInvocation", "*"),
     ],
@@ -187,9 +200,7 @@ _TO_MORE: dict[str, list[One]] = {
     "pass a role that is only called like ours": run(
         role=One("iam:PassRole", f"{IAM}:role/sparecraft-machine", TO_EC2)
     ),
-    "pass a role to another service": [
-        One("iam:PassRole", f"{ROLE}-runner", {"iam:PassedToService": "lambda.amazonaws.com"})
-    ],
+    "pass a role to another service": [_passed(f"{ROLE}-runner", "lambda")],
     "pass the end's role to a machine": run(role=One("iam:PassRole", f"{ROLE}-end", TO_EC2)),
     "a key of another user": [One("iam:CreateAccessKey", f"{IAM}:user/admin")],
     "another's profile for a machine that runs": _ec2(
@@ -199,53 +210,39 @@ _TO_MORE: dict[str, list[One]] = {
 }
 
 _WHEN_MADE: dict[str, list[One]] = {
-    "a machine of a large type": _instance(ec2__InstanceType="p5.48xlarge"),
+    "a machine of a large type": _instance("ec2:InstanceType", "p5.48xlarge"),
     "a machine of another team's profile": _instance(
-        ec2__InstanceProfile=f"{IAM}:instance-profile/admin"
+        "ec2:InstanceProfile", f"{IAM}:instance-profile/admin"
     ),
     "a machine that gives its credentials without a token": _instance(
-        ec2__MetadataHttpTokens="optional"
+        "ec2:MetadataHttpTokens", "optional"
     ),
     "a machine whose containers reach its credentials": _instance(
-        ec2__MetadataHttpPutResponseHopLimit="2"
+        "ec2:MetadataHttpPutResponseHopLimit", "2"
     ),
-    "a dedicated machine": _instance(ec2__Tenancy="dedicated"),
-    "a machine on a dedicated host": _instance(ec2__Tenancy="host"),
-    "another team's tag at a machine's making": _instance(aws__TagKeys=["Name", _TAG, "team"]),
+    "a dedicated machine": _instance("ec2:Tenancy", "dedicated"),
+    "a machine on a dedicated host": _instance("ec2:Tenancy", "host"),
+    "another team's tag at a machine's making": _instance("aws:TagKeys", ["Name", _TAG, "team"]),
     "another team's tag by the tagging that goes with it": run(
-        tags=One(
-            "ec2:CreateTags",
-            f"{EC2}:instance/*",
-            {**ASKED, "aws:TagKeys": [_TAG, "team"], "ec2:CreateAction": "RunInstances"},
-        )
+        tags=_made_with({**ASKED, "aws:TagKeys": [_TAG, "team"]})
     ),
-    "a machine without our tag": run(
-        instance=One("ec2:RunInstances", f"{EC2}:instance/*", _without_tags(INSTANCE))
-    ),
-    "a disk of 16 TB": _disk(ec2__VolumeSize="16384"),
-    "a dear kind of disk": _disk(ec2__VolumeType="io2"),
-    "a disk of 64,000 IOPS": _disk(ec2__VolumeIops="64000"),
-    "a disk of 1,000 MB/s": _disk(ec2__VolumeThroughput="1000"),
-    "a disk in clear": _disk(ec2__Encrypted="false"),
-    "a disk without our tag": run(
-        volume=One("ec2:RunInstances", f"{EC2}:volume/*", _without_tags(DISK))
-    ),
+    "a machine without our tag": run(instance=_ran("instance/*", _without_tags(INSTANCE))),
+    "a disk of 16 TB": _disk("ec2:VolumeSize", "16384"),
+    "a dear kind of disk": _disk("ec2:VolumeType", "io2"),
+    "a disk of 64,000 IOPS": _disk("ec2:VolumeIops", "64000"),
+    "a disk of 1,000 MB/s": _disk("ec2:VolumeThroughput", "1000"),
+    "a disk in clear": _disk("ec2:Encrypted", "false"),
+    "a disk without our tag": run(volume=_ran("volume/*", _without_tags(DISK))),
     "a disk of a stranger's snapshot": _with("snapshot/snap-9", THEIRS),
     "a machine with another's key pair": _with("key-pair/admin", THEIRS),
     "a machine of a capacity reservation": _with("capacity-reservation/cr-9", OURS),
-    "a machine with a stranger's interface": run(
-        interface=One("ec2:RunInstances", f"{EC2}:network-interface/eni-9", THEIRS)
-    ),
-    "a machine in a stranger's subnet": run(
-        subnet=One("ec2:RunInstances", f"{EC2}:subnet/subnet-9", {**THEIRS, **ASKED})
-    ),
+    "a machine with a stranger's interface": run(interface=_ran("network-interface/eni-9", THEIRS)),
+    "a machine in a stranger's subnet": run(subnet=_ran("subnet/subnet-9", {**THEIRS, **ASKED})),
     "a machine in a stranger's security group": run(
-        group=One("ec2:RunInstances", f"{EC2}:security-group/sg-9", {**THEIRS, **ASKED})
+        group=_ran("security-group/sg-9", {**THEIRS, **ASKED})
     ),
     "a machine of a stranger's template": _with("launch-template/lt-9", THEIRS),
-    "a machine of an image of anybody's": run(
-        image=One("ec2:RunInstances", "arn:aws:ec2:eu-west-1::image/ami-9", {"ec2:Owner": OTHER})
-    ),
+    "a machine of an image of anybody's": run(image=_image("ami-9", OTHER)),
     "a machine in another region": run(
         instance=One(
             "ec2:RunInstances", f"arn:aws:ec2:ap-east-1:{ACCOUNT}:instance/*", INSTANCE, "ap-east-1"
@@ -259,18 +256,16 @@ _WHEN_MADE: dict[str, list[One]] = {
         *_ec2("CreateNetworkInterface", "network-interface/*", ASKED),
         *_ec2("CreateNetworkInterface", "subnet/subnet-9", THEIRS, ASKED),
     ],
-    "an interface in a stranger's security group": [
-        *_ec2("CreateNetworkInterface", "security-group/sg-9", THEIRS, ASKED)
-    ],
-    "an end point to somebody's service": [
-        *_ec2(
-            "CreateVpcEndpoint",
-            "vpc-endpoint/*",
-            ASKED,
-            {"ec2:VpceServiceName": "com.amazonaws.vpce.eu-west-1.vpce-svc-9"},
-        )
-    ],
-    "an end point in a stranger's VPC": [*_ec2("CreateVpcEndpoint", "vpc/vpc-9", THEIRS, ASKED)],
+    "an interface in a stranger's security group": _ec2(
+        "CreateNetworkInterface", "security-group/sg-9", THEIRS, ASKED
+    ),
+    "an end point to somebody's service": _ec2(
+        "CreateVpcEndpoint",
+        "vpc-endpoint/*",
+        ASKED,
+        {"ec2:VpceServiceName": "com.amazonaws.vpce.eu-west-1.vpce-svc-9"},
+    ),
+    "an end point in a stranger's VPC": _ec2("CreateVpcEndpoint", "vpc/vpc-9", THEIRS, ASKED),
     "a group of a hundred": _group("CreateAutoScalingGroup", ONE, {"autoscaling:MaxSize": "100"}),
     "a group of a template's newest version": _group(
         "CreateAutoScalingGroup", ONE, {"autoscaling:LaunchTemplateVersionSpecified": "false"}
@@ -302,31 +297,19 @@ _WHEN_MADE: dict[str, list[One]] = {
     "a dedicated host": _ec2("AllocateHosts", "dedicated-host/*", ASKED),
     "reserved machines": _ec2("PurchaseReservedInstancesOffering", "reserved-instances/*", ASKED),
     "a path to another's network": _ec2("CreateVpcPeeringConnection", "vpc/vpc-1", OURS),
-    "a bucket of one's own": [One("s3:CreateBucket", "arn:aws:s3:::sc-shop-1", IN_S3)],
+    "a bucket of one's own": _in_s3("CreateBucket", "arn:aws:s3:::sc-shop-1"),
 }
 
 _WHEN_CHANGED: dict[str, list[One]] = {
-    "a larger type for a machine that is there": _ec2(
-        "ModifyInstanceAttribute", "instance/i-1", OURS, {"ec2:Attribute": "InstanceType"}
-    ),
+    "a larger type for a machine that is there": _attribute("InstanceType"),
     "a start of a machine of a large type": _ec2(
         "StartInstances", "instance/i-1", OURS, {"ec2:InstanceType": "p5.48xlarge"}
     ),
-    "other user data for a machine": _ec2(
-        "ModifyInstanceAttribute", "instance/i-1", OURS, {"ec2:Attribute": "UserData"}
-    ),
-    "protection from its end": _ec2(
-        "ModifyInstanceAttribute", "instance/i-1", OURS, {"ec2:Attribute": "DisableApiTermination"}
-    ),
-    "protection from a stop": _ec2(
-        "ModifyInstanceAttribute", "instance/i-1", OURS, {"ec2:Attribute": "DisableApiStop"}
-    ),
-    "other groups for a machine": _ec2(
-        "ModifyInstanceAttribute", "instance/i-1", OURS, {"ec2:Attribute": "GroupSet"}
-    ),
-    "user data of a stranger's machine": _ec2(
-        "ModifyInstanceAttribute", "instance/i-9", THEIRS, {"ec2:Attribute": "UserData"}
-    ),
+    "other user data for a machine": _attribute("UserData"),
+    "protection from its end": _attribute("DisableApiTermination"),
+    "protection from a stop": _attribute("DisableApiStop"),
+    "other groups for a machine": _attribute("GroupSet"),
+    "user data of a stranger's machine": _attribute("UserData", "instance/i-9", THEIRS),
     "credentials without a token, later": _ec2(
         "ModifyInstanceMetadataOptions", "instance/i-1", OURS
     ),
@@ -368,14 +351,12 @@ _WHEN_CHANGED: dict[str, list[One]] = {
 }
 
 _TAGS: dict[str, list[One]] = {
-    "take a machine out of the fence": [
-        One("ec2:DeleteTags", f"{EC2}:instance/i-1", {**OURS, "aws:TagKeys": [_TAG]})
-    ],
-    "take its end from a machine": [
-        One(
-            "ec2:DeleteTags", f"{EC2}:instance/i-1", {**OURS, "aws:TagKeys": ["sparecraft:expires"]}
-        )
-    ],
+    "take a machine out of the fence": _ec2(
+        "DeleteTags", "instance/i-1", OURS, {"aws:TagKeys": [_TAG]}
+    ),
+    "take its end from a machine": _ec2(
+        "DeleteTags", "instance/i-1", OURS, {"aws:TagKeys": ["sparecraft:expires"]}
+    ),
     "delete all tags": _ec2("DeleteTags", "instance/i-1", OURS),
     "take a group out of the fence": _group("DeleteTags", OURS, {"aws:TagKeys": [_TAG]}),
     "another fleet's name for a machine": _tagging("instance/i-1", [_TAG], OURS, ASKED),
@@ -429,32 +410,16 @@ _OTHERS: dict[str, list[One]] = {
     ),
     "the password of a stranger's machine": _ec2("GetPasswordData", "instance/i-9", THEIRS),
     "a console on a machine": _ec2("SendSerialConsoleSSHPublicKey", "instance/i-1", OURS),
-    "a key into a machine": [
-        One("ec2-instance-connect:SendSSHPublicKey", f"{EC2}:instance/i-1", OURS)
-    ],
-    "a shell on a machine of a tier": [
-        One(
-            "ssm:StartSession",
-            f"{EC2}:instance/i-9",
-            {**TIER, "ssm:SessionDocumentAccessCheck": "true"},
-        )
-    ],
-    "a shell on a stranger's machine that has the role load": [
-        One(
-            "ssm:StartSession",
-            f"{EC2}:instance/i-9",
-            {"aws:ResourceTag/sparecraft:role": "load", "ssm:SessionDocumentAccessCheck": "true"},
-        )
-    ],
-    "a shell by any document": [
-        One(
-            "ssm:StartSession",
-            f"{EC2}:instance/i-1",
-            {**LOAD, "ssm:SessionDocumentAccessCheck": "false"},
-        )
-    ],
-    "a command on all machines": [One("ssm:SendCommand", f"{EC2}:instance/*", OURS)],
-    "a command on a machine of a tier": [One("ssm:SendCommand", f"{EC2}:instance/i-1", TIER)],
+    "a key into a machine": _on("ec2-instance-connect:SendSSHPublicKey", "instance/i-1", OURS),
+    "a shell on a machine of a tier": _on("ssm:StartSession", "instance/i-9", TIER, CHECKED),
+    "a shell on a stranger's machine that has the role load": _on(
+        "ssm:StartSession", "instance/i-9", {"aws:ResourceTag/sparecraft:role": "load"}, CHECKED
+    ),
+    "a shell by any document": _on(
+        "ssm:StartSession", "instance/i-1", LOAD, {"ssm:SessionDocumentAccessCheck": "false"}
+    ),
+    "a command on all machines": _on("ssm:SendCommand", "instance/*", OURS),
+    "a command on a machine of a tier": _on("ssm:SendCommand", "instance/i-1", TIER),
     "a document of one's own on the load machine": [
         One("ssm:SendCommand", f"arn:aws:ssm:eu-west-1:{ACCOUNT}:document/mine")
     ],
@@ -464,33 +429,28 @@ _OTHERS: dict[str, list[One]] = {
     "another's shell": [
         One("ssm:TerminateSession", f"arn:aws:ssm:eu-west-1:{ACCOUNT}:session/other-1")
     ],
-    "another's bucket": [One("s3:GetObject", "arn:aws:s3:::payroll/2026.csv", IN_S3)],
-    "a bucket that is only called like ours": [
-        One("s3:GetObject", "arn:aws:s3:::sc-payroll/2026.csv", IN_S3)
-    ],
-    "what is in our bucket to another account's": [
-        One("s3:PutObject", f"{FLEETS}-x/vpc-1/keys", {**IN_S3, "aws:ResourceAccount": OTHER})
-    ],
-    "keys to a bucket of another account": [
-        One(
-            "s3:PutObject",
-            f"arn:aws:s3:::sparecraft-fleets-{OTHER}-eu-west-1/vpc-1/keys",
-            {**IN_S3, "aws:ResourceAccount": OTHER},
-        )
-    ],
-    "the bundle in clear on its way": [
-        One(
-            "s3:GetObject",
-            f"{FLEETS}/vpc-1/sparecraft.tar.gz",
-            {**IN_S3, "aws:SecureTransport": "false"},
-        )
-    ],
-    "the bucket for everybody": [One("s3:PutBucketPolicy", FLEETS, IN_S3)],
-    "an object for everybody": [One("s3:PutObjectAcl", f"{FLEETS}/vpc-1/keys", IN_S3)],
-    "the bucket open again": [One("s3:PutBucketPublicAccessBlock", FLEETS, IN_S3)],
-    "the bucket copied elsewhere": [One("s3:PutReplicationConfiguration", FLEETS, IN_S3)],
-    "the bucket kept for ever": [One("s3:PutLifecycleConfiguration", FLEETS, IN_S3)],
-    "the bucket gone": [One("s3:DeleteBucket", FLEETS, IN_S3)],
+    "another's bucket": _in_s3("GetObject", "arn:aws:s3:::payroll/2026.csv"),
+    "a bucket that is only called like ours": _in_s3(
+        "GetObject", "arn:aws:s3:::sc-payroll/2026.csv"
+    ),
+    "what is in our bucket to another account's": _in_s3(
+        "PutObject", f"{FLEETS}-x/vpc-1/keys", "aws:ResourceAccount", OTHER
+    ),
+    "keys to a bucket of another account": _in_s3(
+        "PutObject",
+        f"arn:aws:s3:::sparecraft-fleets-{OTHER}-eu-west-1/vpc-1/keys",
+        "aws:ResourceAccount",
+        OTHER,
+    ),
+    "the bundle in clear on its way": _in_s3(
+        "GetObject", f"{FLEETS}/vpc-1/sparecraft.tar.gz", "aws:SecureTransport", "false"
+    ),
+    "the bucket for everybody": _in_s3("PutBucketPolicy", FLEETS),
+    "an object for everybody": _in_s3("PutObjectAcl", f"{FLEETS}/vpc-1/keys"),
+    "the bucket open again": _in_s3("PutBucketPublicAccessBlock", FLEETS),
+    "the bucket copied elsewhere": _in_s3("PutReplicationConfiguration", FLEETS),
+    "the bucket kept for ever": _in_s3("PutLifecycleConfiguration", FLEETS),
+    "the bucket gone": _in_s3("DeleteBucket", FLEETS),
     "a stranger's schedules gone": [
         One("scheduler:DeleteScheduleGroup", f"{SCHEDULER}:schedule-group/sc-payroll", THEIRS)
     ],
@@ -499,7 +459,7 @@ _OTHERS: dict[str, list[One]] = {
     ],
     "a schedule with more rights": [
         One("scheduler:CreateSchedule", f"{SCHEDULER}:schedule/sc-shop/sc-shop-db-1"),
-        One("iam:PassRole", f"{ROLE}-runner", {"iam:PassedToService": "scheduler.amazonaws.com"}),
+        _passed(f"{ROLE}-runner", "scheduler"),
     ],
     "the account's parameters": [
         One("ssm:GetParameter", f"arn:aws:ssm:eu-west-1:{ACCOUNT}:parameter/db/password")

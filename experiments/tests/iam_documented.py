@@ -19,16 +19,16 @@ Policy = Mapping[str, Any]
 
 
 class UndefinedError(LookupError):
-    """A policy variable that the request does not have: what names it matches nothing."""
+    """The request lacks a policy variable; a pattern with that variable matches nothing."""
 
 
 def allows(policies: Iterable[Policy], action: str, resource: str, context: Context) -> bool:
     """An explicit deny wins; else one allow is needed; else the request is denied."""
-    keys = {name.lower(): _listed(value) for name, value in context.items()}
+    keys = {name.lower(): listed(value) for name, value in context.items()}
     effects = {
         statement["Effect"]
         for policy in policies
-        for statement in _listed(policy["Statement"])
+        for statement in listed(policy["Statement"])
         if _applies(statement, action, resource, keys)
     }
     return effects == {"Allow"}
@@ -40,40 +40,42 @@ def _applies(
     def names(element: str, value: str, *, case: bool) -> bool:
         """The element names the value; a statement without it names all."""
         if element in statement:
-            return any(_like(one, value, keys, case=case) for one in _listed(statement[element]))
-        without = _listed(statement.get(f"Not{element}", []))
-        return not any(_like(one, value, keys, case=case) for one in without)
+            return any(
+                _like(pattern, value, keys, case=case) for pattern in listed(statement[element])
+            )
+        without = listed(statement.get(f"Not{element}", []))
+        return not any(_like(pattern, value, keys, case=case) for pattern in without)
 
     return (
         names("Action", action, case=False)
         and names("Resource", resource, case=True)
         and all(
-            _condition(operator, key, _listed(wanted), keys)
+            _condition(operator, key, listed(patterns), keys)
             for operator, block in statement.get("Condition", {}).items()
-            for key, wanted in block.items()
+            for key, patterns in block.items()
         )
     )
 
 
-def _condition(operator: str, key: str, wanted: list[Any], keys: Mapping[str, list[str]]) -> bool:
-    """One key of one operator: any of the wanted values; all of them have to differ if negated."""
+def _condition(operator: str, key: str, values: list[Any], keys: Mapping[str, list[str]]) -> bool:
+    """Evaluate one key of one operator: any value has to match; if negated, none may."""
     quantifier, _, operator = operator.rpartition(":")
     name = operator.removesuffix("IfExists")
-    came = keys.get(key.lower())
-    words = [_word(one) for one in wanted]
+    actual = keys.get(key.lower())
+    patterns = [_word(value) for value in values]
     if name == "Null":
-        return any((came is None) == (one == "true") for one in words)
-    if came is None:
+        return any((actual is None) == (pattern == "true") for pattern in patterns)
+    if actual is None:
         negated = name.startswith(("StringNot", "NumericNot", "DateNot", "ArnNot", "NotIp"))
         return negated or name != operator or quantifier == "ForAllValues"
     compare, is_negated = _operator(name)
 
     def matches(value: str) -> bool:
         if is_negated:
-            return all(not compare(one, value, keys) for one in words)
-        return any(compare(one, value, keys) for one in words)
+            return all(not compare(pattern, value, keys) for pattern in patterns)
+        return any(compare(pattern, value, keys) for pattern in patterns)
 
-    return all(map(matches, came)) if quantifier == "ForAllValues" else any(map(matches, came))
+    return all(map(matches, actual)) if quantifier == "ForAllValues" else any(map(matches, actual))
 
 
 _Compare = Callable[[str, str, Mapping[str, list[str]]], bool]
@@ -84,33 +86,33 @@ def _operator(name: str) -> tuple[_Compare, bool]:
     """The comparison of an operator, and that it is negated. Raises KeyError for an unknown one."""
     plain = name.replace("Not", "", 1)
     if plain in ("StringEquals", "BinaryEquals"):
-        return lambda one, value, keys: _same(one, value, keys), plain != name
+        return lambda pattern, value, keys: _same(pattern, value, keys), plain != name
     if plain == "StringEqualsIgnoreCase":
-        return lambda one, value, keys: _same(one, value, keys, case=False), plain != name
+        return lambda pattern, value, keys: _same(pattern, value, keys, case=False), plain != name
     if plain == "StringLike":
-        return lambda one, value, keys: _like(one, value, keys, case=True), plain != name
+        return lambda pattern, value, keys: _like(pattern, value, keys, case=True), plain != name
     if plain in ("ArnEquals", "ArnLike"):
         return _arn, plain != name
     if plain == "Bool":
-        return lambda one, value, _: one.lower() == value.lower(), False
+        return lambda pattern, value, _: pattern.lower() == value.lower(), False
     if plain == "IpAddress":
         return _within, plain != name
     kind, order = re.fullmatch(r"(Numeric|Date)(\w+)", plain).groups()  # type: ignore[union-attr]
     number = float if kind == "Numeric" else _seconds
     orders: dict[str, Callable[[float, float], bool]] = {
-        "Equals": lambda wanted, came: came == wanted,
-        "LessThan": lambda wanted, came: came < wanted,
-        "LessThanEquals": lambda wanted, came: came <= wanted,
-        "GreaterThan": lambda wanted, came: came > wanted,
-        "GreaterThanEquals": lambda wanted, came: came >= wanted,
+        "Equals": lambda limit, actual: actual == limit,
+        "LessThan": lambda limit, actual: actual < limit,
+        "LessThanEquals": lambda limit, actual: actual <= limit,
+        "GreaterThan": lambda limit, actual: actual > limit,
+        "GreaterThanEquals": lambda limit, actual: actual >= limit,
     }
-    ordered = orders[order]
-    return lambda one, value, _: ordered(number(one), number(value)), plain != name
+    compare = orders[order]
+    return lambda limit, value, _: compare(number(limit), number(value)), plain != name
 
 
-def _same(one: str, value: str, keys: Mapping[str, list[str]], *, case: bool = True) -> bool:
+def _same(pattern: str, value: str, keys: Mapping[str, list[str]], *, case: bool = True) -> bool:
     try:
-        text = _filled(one, keys, str)
+        text = _filled(pattern, keys, str)
     except UndefinedError:
         return False
     return text == value if case else text.lower() == value.lower()
@@ -126,12 +128,13 @@ def _like(pattern: str, value: str, keys: Mapping[str, list[str]], *, case: bool
 
 
 def _arn(pattern: str, value: str, keys: Mapping[str, list[str]]) -> bool:
-    """Each of the six parts for itself."""
-    parts, came = pattern.split(":", 5), value.split(":", 5)
+    """Compare each of the six parts of an ARN by itself."""
+    parts, value_parts = pattern.split(":", 5), value.split(":", 5)
     if re.search(r"\$\{", pattern):  # a variable has a colon in its name
         return _like(pattern, value, keys, case=True)
-    return len(parts) == len(came) == 6 and all(
-        _like(one, other, keys, case=True) for one, other in zip(parts, came, strict=True)
+    return len(parts) == len(value_parts) == 6 and all(
+        _like(part, value_part, keys, case=True)
+        for part, value_part in zip(parts, value_parts, strict=True)
     )
 
 
@@ -141,25 +144,25 @@ def _filled(
     rest: Callable[[str], str],
     literal: Callable[[str], str] = str,
 ) -> str:
-    """The text with each `${key}` and `${key, 'default'}`; `rest` is done to what is between."""
-    done, at = "", 0
-    for found in re.finditer(r"\$\{([^},]+)(?:,\s*'([^']*)')?\}", text):
-        done += rest(text[at : found.start()])
-        name, default = found[1].strip(), found[2]
+    """Replace each `${key}` and `${key, 'default'}`; `rest` converts the text between them."""
+    output, position = "", 0
+    for match in re.finditer(r"\$\{([^},]+)(?:,\s*'([^']*)')?\}", text):
+        output += rest(text[position : match.start()])
+        name, default = match[1].strip(), match[2]
         if name in ("*", "?", "$"):
-            done += literal(name)
+            output += literal(name)
         else:
-            held = keys.get(name.lower(), [] if default is None else [default])
-            if len(held) != 1:
+            values = keys.get(name.lower(), [] if default is None else [default])
+            if len(values) != 1:
                 raise UndefinedError(name)
-            done += literal(held[0])
-        at = found.end()
-    return done + rest(text[at:])
+            output += literal(values[0])
+        position = match.end()
+    return output + rest(text[position:])
 
 
 def _expression(text: str) -> str:
     """A regular expression of a text with `*` and `?`; a `[` is no class, as in fnmatch it is."""
-    return "".join({"*": ".*", "?": "."}.get(one, re.escape(one)) for one in text)
+    return "".join({"*": ".*", "?": "."}.get(character, re.escape(character)) for character in text)
 
 
 def _within(network: str, value: str, _: Mapping[str, list[str]]) -> bool:
@@ -177,5 +180,5 @@ def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _listed(value: Any) -> list[Any]:
+def listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
 from experiments.record.telemetry.local import LocalInflux
 from experiments.tests.started import free_port
@@ -20,7 +23,7 @@ class Influx(LocalInflux):
         self._address = f"127.0.0.1:{free_port()}"
 
     def create_database(self) -> None:
-        """As the role's start script does, and an empty one."""
+        """Make an empty database, as the role's start script does."""
         anew = "DROP DATABASE sparecraft; CREATE DATABASE sparecraft"
         answer = httpx.post(f"{self.url}/query", params={"q": anew}, timeout=60.0)
         answer.raise_for_status()
@@ -34,3 +37,20 @@ class Influx(LocalInflux):
         """SIGCONT."""
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGCONT)
+
+
+@contextmanager
+def influxd(directory: Path) -> Iterator[Influx]:
+    """A fresh server, which ends with the block."""
+    server = Influx(directory)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture(scope="module")
+def influx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Influx]:
+    with influxd(tmp_path_factory.mktemp("influx")) as server:
+        yield server

@@ -46,23 +46,23 @@ class Session:
         self._runs = 0
 
     def up(self) -> None:
-        """A fleet that nothing has disturbed yet, and what its caches look like."""
-        done = sparecraft("up", str(self.design))
-        assert done.returncode == 0, done.stdout + done.stderr
+        """Start a fleet and note the state of its caches, which nothing has disturbed yet."""
+        process = sparecraft("up", str(self.design))
+        assert process.returncode == 0, process.stdout + process.stderr
         self.fleet: Fleet = connect(self.platform, self.platform.inventory())
         self._clean = {name: self._look(name) for name in CACHES}
 
     def begin(self) -> None:
-        """A run on the fleet, with something in force."""
+        """Start a run on the fleet and wait until a fault is in force."""
         self._runs += 1
         self.lost = set()
         self.started = Started(self.folder / f"run-{self._runs}", "run", str(self.design))
         self.started.until_event(action="inject")
 
     def down(self) -> None:
-        """`sparecraft down`, after which nothing is left."""
-        done = sparecraft("down", EXPERIMENT)
-        assert done.returncode == 0, done.stdout + done.stderr
+        """Remove the fleet with `sparecraft down`, and check that nothing is left."""
+        process = sparecraft("down", EXPERIMENT)
+        assert process.returncode == 0, process.stdout + process.stderr
         self.nothing_is_left()
 
     def nothing_is_left(self) -> None:
@@ -74,8 +74,8 @@ class Session:
     @property
     def run(self) -> Path:
         """The run's own folder."""
-        [found] = self.started.results.glob("*/2*")
-        return found
+        [folder] = self.started.results.glob("*/2*")
+        return folder
 
     @property
     def plan(self) -> LoadPlan:
@@ -90,14 +90,14 @@ class Session:
         assert self.started.process.poll() is None, self.started.output
         until("fault in force", lambda: bool(self._in_force()))
         time.sleep(kill.pause_s)  # the moment is drawn
-        held = self._in_force()
+        by_machine = self._in_force()
         machine = kill.of(CACHES)
         if kill.target == "runner":
             machine = ""
-            self._kill_runner(held)
+            self._kill_runner(by_machine)
         elif kill.target == "agent":
-            machine = kill.of(held or CACHES)
-            self._kill_agent(machine, held.get(machine, set()))
+            machine = kill.of(by_machine or CACHES)
+            self._kill_agent(machine, by_machine.get(machine, set()))
         elif kill.target == "influxdb":
             machine = INFLUXDB
             self._kill_influxdb(stays=last)
@@ -106,10 +106,12 @@ class Session:
             self._kill_arbiter()
         else:
             self._kill_machine(machine)
-        in_force = ", ".join(f"{len(ids)} on {name}" for name, ids in held.items()) or "nothing"
+        in_force = (
+            ", ".join(f"{len(ids)} on {name}" for name, ids in by_machine.items()) or "nothing"
+        )
         return f"{kill.target} {machine}, {in_force} in force"
 
-    def _kill_runner(self, held: Held) -> None:
+    def _kill_runner(self, by_machine: Held) -> None:
         load = children(self.started.process.pid)
         began = time.monotonic()
         self.started.process.kill()
@@ -119,31 +121,36 @@ class Session:
         assert alive(load) == []
         for name in CACHES:
             agent = self.fleet.agents[name]
-            reasons = {one["id"]: one["revert_reason"] for one in agent.faults()}
+            reasons = {fault["id"]: fault["revert_reason"] for fault in agent.faults()}
             # the run itself may have ended one between the look and the kill
-            assert {reasons[one] for one in held.get(name, ())} <= {"lease", "requested"}
+            assert {reasons[fault_id] for fault_id in by_machine.get(name, ())} <= {
+                "lease",
+                "requested",
+            }
             assert agent.fingerprint()["differences"] == []
             self._until_clean(name)
         self._all_was_recorded()
 
-    def _kill_agent(self, machine: str, held: set[str]) -> None:
+    def _kill_agent(self, machine: str, ids: set[str]) -> None:
         agent = self.fleet.agents[machine]
 
         def undone() -> bool:
             try:
-                states = {one["id"]: one["state"] for one in agent.faults()}
+                states = {fault["id"]: fault["state"] for fault in agent.faults()}
             except SparecraftError:
                 return False
             # one that ended between the look and the kill is not in the journal any more
-            return all(states.get(one, "reverted") == "reverted" for one in held)
+            return all(states.get(fault_id, "reverted") == "reverted" for fault_id in ids)
 
         began = time.monotonic()
         # Process 1 starts it again; the others of this program are neighbours.
         self._kill_process(machine, "-P 1 -f -x /opt/sparecraft/bin/nodeagent")
         until(f"undo on {machine}", undone)
         self.undone_s.setdefault("agent", []).append(time.monotonic() - began)
-        left = [line for line in self._look(machine) if any(one in line for one in held)]
-        assert left == []
+        remains = [
+            line for line in self._look(machine) if any(fault_id in line for fault_id in ids)
+        ]
+        assert remains == []
 
     def _kill_influxdb(self, *, stays: bool) -> None:
         before = self._points()
@@ -162,13 +169,13 @@ class Session:
         until("answer", lambda: self._outcome() == "ok")
 
     def _kill_machine(self, machine: str) -> None:
-        seen = len(self.started.events())
+        count = len(self.started.events())
         self.lost.add(machine)
         self.platform.stop(machine)
 
         def noticed(action: str) -> bool:
-            wanted = {"what": "machine", "machine": machine, "action": action}
-            return any(wanted.items() <= event.items() for event in self.started.events()[seen:])
+            values = {"what": "machine", "machine": machine, "action": action}
+            return any(values.items() <= event.items() for event in self.started.events()[count:])
 
         until(f"loss of {machine}", lambda: noticed("start"))
         self.platform.start(machine)
@@ -180,18 +187,18 @@ class Session:
     def _inside(self, machine: str, command: str) -> str:
         return call_docker("exec", self.platform.container(machine), "bash", "-c", command)
 
-    def _kill_process(self, machine: str, wanted: str) -> None:
+    def _kill_process(self, machine: str, options: str) -> None:
         """Kill the one process there that `pgrep` finds by these options."""
-        found = self._inside(machine, f"pgrep {wanted}").split()
-        assert len(found) == 1, f"{machine}: pgrep {wanted} finds {found}"
-        self._inside(machine, f"kill -KILL {found[0]}")
+        pids = self._inside(machine, f"pgrep {options}").split()
+        assert len(pids) == 1, f"{machine}: pgrep {options} finds {pids}"
+        self._inside(machine, f"kill -KILL {pids[0]}")
 
     def _look(self, machine: str) -> list[str]:
         lines = self._inside(machine, _LOOK).splitlines()
         return sorted(re.sub(r"(eth|refcnt )\d+", r"\1", line) for line in lines)  # differ by start
 
     def _until_clean(self, machine: str) -> None:
-        """A process that was told to end may take its time to be gone."""
+        """Wait until the machine is clean: a process that was told to end may take its time."""
         before = self._clean[machine]
         deadline = time.monotonic() + _WAIT_S
         while (now := self._look(machine)) != before:
@@ -201,16 +208,16 @@ class Session:
         self.fleet.agents[machine].client.post("/v1/service/start").raise_for_status()
 
     def _in_force(self) -> dict[str, set[str]]:
-        """On the caches that answer."""
-        found = {}
+        """Return the ids of the faults in force, by cache that answers."""
+        by_machine = {}
         for name in CACHES:
             try:
                 faults = self.fleet.agents[name].faults()
             except SparecraftError:
                 continue
-            if held := {one["id"] for one in faults if one["state"] != "reverted"}:
-                found[name] = held
-        return found
+            if ids := {fault["id"] for fault in faults if fault["state"] != "reverted"}:
+                by_machine[name] = ids
+        return by_machine
 
     def _points(self) -> int:
         """Requests of this run that InfluxDB has; -1 where it does not answer."""

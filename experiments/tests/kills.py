@@ -37,8 +37,8 @@ class Kill:
     pause_s: float
 
     def of(self, names: Iterable[str]) -> str:
-        known = sorted(names)
-        return known[int(self.pick * len(known))]
+        machines = sorted(names)
+        return machines[int(self.pick * len(machines))]
 
 
 def draw(rng: random.Random, count: int) -> list[Kill]:
@@ -47,7 +47,7 @@ def draw(rng: random.Random, count: int) -> list[Kill]:
     rng.shuffle(targets)
     last = targets.index(TARGETS[0])
     targets[last], targets[-1] = targets[-1], targets[last]
-    return [Kill(one, rng.random(), rng.uniform(0.0, _PAUSE_S_MAX)) for one in targets]
+    return [Kill(target, rng.random(), rng.uniform(0.0, _PAUSE_S_MAX)) for target in targets]
 
 
 def faulty(source: Path, into: Path) -> Path:
@@ -66,22 +66,24 @@ def faulty(source: Path, into: Path) -> Path:
 
 def not_recorded(records: Sequence[Mapping[str, Any]], plan: LoadPlan) -> list[int]:
     """Arrivals whose time to be answered was over before the last record, and that have none."""
-    seen = {one["index"] for one in records}
-    first = min(records, key=lambda one: int(one["index"]))
-    start_s = first["intended_s"] - plan.offsets_s[first["index"]]
-    end_s = max(one["done_s"] or 0.0 for one in records) - start_s
+    indices = {record["index"] for record in records}
+    first_record = min(records, key=lambda record: int(record["index"]))
+    start_s = first_record["intended_s"] - plan.offsets_s[first_record["index"]]
+    end_s = max(record["done_s"] or 0.0 for record in records) - start_s
     limit_s = plan.load.connect_timeout_s + plan.load.response_timeout_s
-    return [n for n, at_s in enumerate(plan.offsets_s) if at_s + limit_s < end_s and n not in seen]
+    return [
+        n for n, at_s in enumerate(plan.offsets_s) if at_s + limit_s < end_s and n not in indices
+    ]
 
 
 def processes_of(folder: Path) -> list[str]:
     """The commands of the processes that were given something in a folder."""
-    found = []
+    commands = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             command = file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:  # it has ended
             continue
         if str(folder) in command and file.parent.name != str(os.getpid()):
-            found.append(command)
-    return found
+            commands.append(command)
+    return commands

@@ -47,25 +47,33 @@ class Scenario:
 def measured(cluster: Cluster, outcomes: Sequence[Outcome]) -> Measured:
     """Repeats of a cluster as a testbed would hand them over."""
     rows = [
-        (repeat, f"n{one.node}", one.operation, one.needs, one.start_s, one.end_s, one.outcome)
+        (
+            repeat,
+            f"n{probe.node}",
+            probe.operation,
+            probe.needs,
+            probe.start_s,
+            probe.end_s,
+            probe.outcome,
+        )
         for repeat, outcome in enumerate(outcomes)
-        for one in outcome.probes
+        for probe in outcome.probes
     ]
     return Measured(
         limping=f"n{LIMPING}",
         fault_s=dict.fromkeys(range(len(outcomes)), cluster.fault_s),
         probes=pl.DataFrame(rows, schema=SCHEMA, orient="row"),
-        base=[_waited(one.base_run_s, cluster.base_s) for one in outcomes],
-        faulty=[_waited(one.faulty_run_s, cluster.fault_s) for one in outcomes],
+        base=[_waited(outcome.base_run_s, cluster.base_s) for outcome in outcomes],
+        faulty=[_waited(outcome.faulty_run_s, cluster.fault_s) for outcome in outcomes],
         dose=_dose(cluster) if cluster.design == "queue" else None,
     )
 
 
 def _dose(cluster: Cluster) -> Dose:
     """Updates that are written while the fault lasts, of those that memory holds."""
-    put = _updates_per_s(cluster) * cluster.fault_s
+    updates = _updates_per_s(cluster) * cluster.fault_s
     verdicts: tuple[Class, ...] = ("operation", "node", "cluster")
-    return Dose("the holder's memory", "updates", put, float(cluster.memory), 1.0, verdicts)
+    return Dose("the holder's memory", "updates", updates, float(cluster.memory), 1.0, verdicts)
 
 
 def _updates_per_s(cluster: Cluster) -> float:
@@ -77,11 +85,11 @@ def _waited(seconds: float | None, most_s: float) -> Duration:
 
 
 def repeats(cluster: Cluster, rng: np.random.Generator, count: int = REPEATS) -> list[Outcome]:
-    """Courses of one cluster."""
+    """Simulate several repeats of one cluster."""
     return [Repeat(cluster, rng).run() for _ in range(count)]
 
 
-def _cluster(rng: np.random.Generator, **given: Any) -> Cluster:
+def _cluster(rng: np.random.Generator, **changes: Any) -> Cluster:
     """Clients keep a device busy 30 to 60 % of the time, as in the paper, and hold all threads
     when it limps."""
     threads = int(rng.integers(3, 7))
@@ -93,7 +101,7 @@ def _cluster(rng: np.random.Generator, **given: Any) -> Cluster:
         "device_s": float(rng.uniform(0.015, 0.02)),
         "noise": float(rng.uniform(0.02, 0.3)),
     }
-    return Cluster(**values | given)
+    return Cluster(**values | changes)
 
 
 def _queue(rng: np.random.Generator, filled: bool) -> Cluster:
@@ -150,16 +158,16 @@ SCENARIOS = (
 )
 
 
-def verdicts(found: Limplock) -> Verdicts:
-    """Operation, node, cluster."""
-    return found.operation.verdict, found.node, found.cluster
+def verdicts(findings: Limplock) -> Verdicts:
+    """Return the verdicts on operation, node and cluster."""
+    return findings.operation.verdict, findings.node, findings.cluster
 
 
-def tally(found: Verdict, expected: Verdict) -> str:
-    """Right, wrong or insufficient."""
-    if found == "insufficient":
-        return found
-    return "right" if found == expected else "wrong"
+def tally(verdict: Verdict, expected: Verdict) -> str:
+    """Say if a verdict is right, wrong or insufficient."""
+    if verdict == "insufficient":
+        return verdict
+    return "right" if verdict == expected else "wrong"
 
 
 def row(scenario: Scenario, draws: int) -> str:
@@ -168,10 +176,12 @@ def row(scenario: Scenario, draws: int) -> str:
     counts: tuple[Counter[str], ...] = (Counter(), Counter(), Counter())
     for _ in range(draws):
         cluster = scenario.draw(rng)
-        came = verdicts(judge(measured(cluster, repeats(cluster, rng)), Rule()))
-        for count, found, expected in zip(counts, came, scenario.expected, strict=True):
-            count[tally(found, expected)] += 1
-    cells = [f"{one['right']} / {one['wrong']} / {one['insufficient']}" for one in counts]
+        row_verdicts = verdicts(judge(measured(cluster, repeats(cluster, rng)), Rule()))
+        for count, verdict, expected in zip(counts, row_verdicts, scenario.expected, strict=True):
+            count[tally(verdict, expected)] += 1
+    cells = [
+        f"{counter['right']} / {counter['wrong']} / {counter['insufficient']}" for counter in counts
+    ]
     return f"| {scenario.name} | {' / '.join(scenario.expected)} | {' | '.join(cells)} |"
 
 
@@ -180,21 +190,21 @@ def near_row(factor: float, draws: int) -> str:
     rng = np.random.default_rng((_SEED, round(factor * 100)))
     cells = []
     for count, *spread in SPREADS:
-        came = Counter(
+        counts = Counter(
             judge(_runs(factor, count, spread, rng), Rule()).operation.verdict for _ in range(draws)
         )
-        cells.append(f"{came['yes']} / {came['no']} / {came['insufficient']}")
+        cells.append(f"{counts['yes']} / {counts['no']} / {counts['insufficient']}")
     return f"| {factor:g} × | {' | '.join(cells)} |"
 
 
 def _runs(factor: float, count: int, spread: Sequence[float], rng: np.random.Generator) -> Measured:
-    base, faulty = (np.exp(rng.normal(0.0, one, count)) for one in spread)
+    base, faulty = (np.exp(rng.normal(0.0, spread_sd, count)) for spread_sd in spread)
     return Measured(
         limping="",
         fault_s={},
         probes=pl.DataFrame(schema=SCHEMA),
-        base=[Duration(float(one)) for one in base],
-        faulty=[Duration(float(one)) for one in faulty * factor],
+        base=[Duration(float(seconds)) for seconds in base],
+        faulty=[Duration(float(seconds)) for seconds in faulty * factor],
     )
 
 
@@ -203,32 +213,37 @@ def mild(rng: np.random.Generator) -> tuple[float, Verdict]:
     from twelve further repeats, and whether three find the node's limplock."""
     cluster = _cluster(rng, design="pool", severity=float(rng.uniform(3.0, 12.0)))
     cluster = replace(cluster, noise=0.05, writers=cluster.threads + 4, think_s=1.0)
-    found = judge(measured(cluster, repeats(cluster, rng)), Rule())
-    [node] = [one for one in found.nodes if one.node == f"n{LIMPING}"]
+    findings = judge(measured(cluster, repeats(cluster, rng)), Rule())
+    [node] = [entry for entry in findings.nodes if entry.node == f"n{LIMPING}"]
     return _true(cluster, rng), node.verdict
 
 
 def _true(cluster: Cluster, rng: np.random.Generator) -> float:
-    many = measured(cluster, repeats(cluster, rng, _REPEATS_TRUE))
+    many_repeats = measured(cluster, repeats(cluster, rng, _REPEATS_TRUE))
     rule = Rule()
     streams = probe_findings(
-        many.probes, many.fault_s, {}, factor=rule.factor, judged_share=rule.judged_share
+        many_repeats.probes,
+        many_repeats.fault_s,
+        {},
+        factor=rule.factor,
+        judged_share=rule.judged_share,
     )
-    reads = streams[Stream(many.limping, "read", "node")]
-    faulty = [one.faulty.seconds for one in reads if one.faulty is not None]
-    base = [one.base_s for one in reads if one.base_s is not None]
+    reads = streams[Stream(many_repeats.limping, "read", "node")]
+    faulty = [read.faulty.seconds for read in reads if read.faulty is not None]
+    base = [read.base_s for read in reads if read.base_s is not None]
     return float(np.median(faulty) / np.median(base))
 
 
 def mild_rows(draws: int) -> list[str]:
     """Counts of findings by truth."""
     rng = np.random.default_rng((_SEED, 1000))
-    drawn = [mild(rng) for _ in range(draws)]
+    samples = [mild(rng) for _ in range(draws)]
     rows = []
     for low, high in zip((0.0, *BANDS), (*BANDS, np.inf), strict=True):
-        came = Counter(verdict for true, verdict in drawn if low <= true < high)
+        counts = Counter(verdict for true, verdict in samples if low <= true < high)
         rows.append(
-            f"| {low:g} to {high:g} × | {came['yes']} | {came['no']} | {came['insufficient']} |"
+            f"| {low:g} to {high:g} × | {counts['yes']} | {counts['no']} |"
+            f" {counts['insufficient']} |"
         )
     return rows
 

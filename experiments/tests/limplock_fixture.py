@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from core.runfiles.result import FILE, Result
+from core.runfiles.result import Result
 from experiments.design import load_design
-from experiments.kinds.limplock.judge.result import analyse
+from experiments.kinds.limplock import KIND
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.scenarios import CLOSING
 from experiments.kinds.limplock.section import LimplockSection
@@ -29,7 +29,6 @@ from experiments.kinds.limplock.windows import (
 )
 from experiments.record.manifest import spec_json
 from experiments.record.records import write_json, write_table
-from experiments.record.result import result_of
 from experiments.tests.manifest_fixture import made_manifest
 
 MACHINES = ("ensemble-1", "ensemble-2", "ensemble-3")
@@ -100,10 +99,7 @@ class Made:
 
     def result(self) -> Result:
         """result.json of it, which is written too."""
-        manifest = manifest_of(self._section)
-        found = result_of("limplock", manifest, analyse(self.folder))
-        write_json(self.folder / FILE, found)
-        return found
+        return KIND.conclude(self.folder)
 
     def _repeat(self, arm: str, repeat: int, truth: Truth) -> None:
         base_s = BASE_S * float(np.exp(self._rng.normal(0.0, truth.noise)))
@@ -128,23 +124,23 @@ class Made:
         leader = truth.leaders[repeat]
         followers = [name for name in MACHINES if name != leader]
         limping = leader if truth.part == "leader" else followers[0]
-        asked = next(name for name in followers if name != limping)
-        order = [limping, asked, *followers] if truth.part == "follower" else [asked, *followers]
+        target = next(name for name in followers if name != limping)
+        order = [limping, target, *followers] if truth.part == "follower" else [target, *followers]
         labels = {leader: "leader"}
         labels |= {n: f"follower-{k}" for k, n in enumerate(dict.fromkeys(order), start=1)}
         crashed = {limping: 0.0} if scenario == "crash" else {}
         gone = {name: since for name, label in labels.items()
-                for wanted, since in (truth.gone or {}).items()
-                if label == wanted and scenario != "base"}  # fmt: skip
+                for part, since in (truth.gone or {}).items()
+                if label == part and scenario != "base"}  # fmt: skip
         operation = KNOWN[truth.row].workload.operation
         start_s = self._at_s
         self._windows.append(
-            Window(arm, truth.row, truth.part, scenario, repeat, limping, asked, labels, start_s,
+            Window(arm, truth.row, truth.part, scenario, repeat, limping, target, labels, start_s,
                    start_s + length_s, took_s, cut, {**gone, **crashed}, scenario in truth.moved, 0,
                    1.0, scenario in truth.cold)
         )  # fmt: skip
         self._asked += [
-            (ROW, asked, operation, start_s + k * took_s / 40,
+            (ROW, target, operation, start_s + k * took_s / 40,
              start_s + (k + 1) * took_s / 40, "ok")
             for k in range(40)
         ]  # fmt: skip
@@ -169,10 +165,10 @@ class Made:
     def _write(self, names: list[str], timeout_factor: dict[str, float]) -> None:
         self._section = LimplockSection(rows=tuple(names))
         self.folder.mkdir(parents=True, exist_ok=True)
-        shown = [{"metric": "outstanding_requests", "title": "requests under way", "unit": 1.0}]
+        metrics = [{"metric": "outstanding_requests", "title": "requests under way", "unit": 1.0}]
         counts = dict.fromkeys(names, self._count)
-        left = RunInputs(0.4, counts, timeout_factor, shown, [], closing=self._closing)
-        write_windows(self.folder, left, self._windows)
+        inputs = RunInputs(0.4, counts, timeout_factor, metrics, [], closing=self._closing)
+        write_windows(self.folder, inputs, self._windows)
         write_table(self.folder / ASKED_FILE, pl.DataFrame(self._asked, ASKED, orient="row"), ASKED)
         whitebox = [
             (float(second), machine, "outstanding_requests", float(second % 5))
@@ -197,9 +193,7 @@ def written(
     write_table(folder / ASKED_FILE, pl.DataFrame(schema=ASKED), ASKED)
     write_table(folder / WHITEBOX_FILE, pl.DataFrame(schema=WHITEBOX), WHITEBOX)
     write_json(folder / "manifest.json", manifest_of(section))
-    found = result_of("limplock", manifest_of(section), analyse(folder))
-    write_json(folder / FILE, found)
-    return found
+    return KIND.conclude(folder)
 
 
 def manifest_of(section: LimplockSection) -> dict[str, Any]:

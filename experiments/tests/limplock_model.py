@@ -83,7 +83,7 @@ class GoneError(Exception):
 
 
 class Slots:
-    """Places of which each is held by one; who comes when all are taken waits in line."""
+    """Slots, each held by one piece of work; if all are taken, work waits in line."""
 
     def __init__(self, count: int) -> None:
         self.free = count
@@ -142,7 +142,7 @@ class Node:
 
 
 class Repeat:
-    """One repeat: a while without the fault, then with it from 0 on."""
+    """One repeat: without the fault before time 0, with it from 0 on."""
 
     def __init__(self, cluster: Cluster, rng: np.random.Generator) -> None:
         self._cluster = cluster
@@ -233,19 +233,19 @@ class Repeat:
                 yield _REFUSED_S
 
     def _probers(self) -> list[Work]:
-        found = []
+        probers = []
         for node in range(NODES):
             reads, writes = ("node", "limpware") if node == LIMPING else ("neither", "neither")
-            found.append(self._prober(node, "read", reads, partial(self._read, node)))
-            found.append(self._prober(node, "write", writes, partial(self._write, node, node)))
-        return found
+            probers.append(self._prober(node, "read", reads, partial(self._read, node)))
+            probers.append(self._prober(node, "write", writes, partial(self._write, node, node)))
+        return probers
 
     def _prober(self, node: int, operation: str, needs: str, ask: Callable[[], Work]) -> Work:
         """One probe after another; one that is under way in the end is seen to last until then."""
-        seen = self.outcome.probes
+        probes = self.outcome.probes
         while True:
-            start, index = self._events.now, len(seen)
-            seen.append(
+            start, index = self._events.now, len(probes)
+            probes.append(
                 ClientRequest(node, operation, needs, start, self._cluster.fault_s, "timeout")
             )
             outcome = "ok"
@@ -254,7 +254,7 @@ class Repeat:
             except GoneError:
                 yield _REFUSED_S
                 outcome = "error"
-            seen[index] = ClientRequest(node, operation, needs, start, self._events.now, outcome)
+            probes[index] = ClientRequest(node, operation, needs, start, self._events.now, outcome)
             yield _PROBE_GAP_S
 
     def _operation(self, before: bool) -> Work:

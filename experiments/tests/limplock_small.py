@@ -64,7 +64,7 @@ B_LEADS: Parts = {"leader": ("b",), "follower": ("a", "c")}
 
 
 class Three(System):
-    """A leader and two followers, as `told` says at each look.
+    """A leader and two followers; `answers` are the parts at each look.
 
     work: what the row asks in place of its own operation; mend_fails: how often `mend` fails.
     """
@@ -73,20 +73,20 @@ class Three(System):
     work = ""
     mend_fails = 0
 
-    def __init__(self, told: Sequence[Parts | None]) -> None:
+    def __init__(self, answers: Sequence[Parts | None]) -> None:
         super().__init__(NODES, {})
-        self.told = list(told)
+        self.told = list(answers)
 
     @classmethod
     def check(cls, row: Row) -> None:
-        """Any."""
+        """Accept any row."""
 
     def parts(self, row: Row) -> Parts:
         del row
-        found = self.told.pop(0) if len(self.told) > 1 else self.told[0]
-        if found is None:
+        answer = self.told.pop(0) if len(self.told) > 1 else self.told[0]
+        if answer is None:
             raise NotStable("three", expected="a leader", got="none")
-        return found
+        return answer
 
     def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
         del row
@@ -97,10 +97,10 @@ class Three(System):
         return node
 
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
-        """Nothing."""
+        """Prepare nothing."""
 
     def mend(self, clients: Clients) -> None:
-        """By the client, which hangs while it is to fail."""
+        """Mend through the client, which hangs while mending has to fail."""
         operation = "hang" if self.mend_fails else "mend"
         self.mend_fails = max(0, self.mend_fails - 1)
         clients.do(Task("a", operation, "a", 1, 0, 1), 0.2 if operation == "hang" else 5.0)
@@ -115,7 +115,7 @@ class Three(System):
 
 
 class Agent:
-    """Of a machine whose service runs."""
+    """The agent of a machine whose service runs."""
 
     def __init__(self) -> None:
         self.restarts = 0
@@ -154,7 +154,7 @@ class Small:
 
 @dataclass
 class Faults:
-    """In place of `held`: which were asked for; `then` is called once one is in force."""
+    """Stands in for `held`: notes the steps, and calls `then` once they are in force."""
 
     steps: list[Step] = field(default_factory=list)
     then: Callable[[], None] = lambda: None
@@ -171,11 +171,11 @@ def repeat_of(
     system: System, clients: Clients, testbed: Small | None = None,
     scenarios: Sequence[Scenario] = (), *, cold: bool = False, closes: bool = False, **section: Any
 ) -> Repeat:  # fmt: skip
-    """Of row Z3, short; `scenarios` in place of the section's."""
-    asked: dict[str, Any] = {"scale": 0.001, "base_max_s": 5.0, "window_s_min": 0.5, **section}
-    limplock = LimplockSection(rows=("Z3",), **asked)
+    """Return a short repeat of row Z3; `scenarios` replace the section's."""
+    values: dict[str, Any] = {"scale": 0.001, "base_max_s": 5.0, "window_s_min": 0.5, **section}
+    limplock = LimplockSection(rows=("Z3",), **values)
     block = Block(0, 0, "new", 0)
-    watch: Any = SimpleNamespace(answered=lambda _: None)
+    watch: Any = SimpleNamespace(last_answer=lambda _: None)
     return Repeat(
         cast(Any, testbed or Small()), limplock, block, rows()["Z3"], "leader", system, clients,
         watch, scenarios or limplock.scenarios, cold=cold, closes=closes,

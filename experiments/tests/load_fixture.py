@@ -19,8 +19,9 @@ from experiments.design.workloads import Operation
 from experiments.load.generator import LoadGenerator, LoadHandle, LoadStatus
 from experiments.load.plan import LoadPlan
 
-CONNECT_S = 1.0
-RESPONSE_S = 2.0
+CONNECT_S = 1.0  # limits that a test waits for
+RESPONSE_S = 4.0
+PATIENT_S = 30.0  # of a server that answers: a host that stalls makes no outcome another
 LONG_S = 60.0  # a limit that no test waits for
 LEAD_S = 0.3
 
@@ -47,8 +48,9 @@ def make_plan(
     paths: Sequence[str],
     *,
     gap_s: float = 0.02,
-    response_s: float = RESPONSE_S,
-    max_in_flight: int = 200,
+    connect_s: float = PATIENT_S,
+    response_s: float = PATIENT_S,
+    max_in_flight: int = 1000,
 ) -> LoadPlan:
     """One arrival for each path, `gap_s` apart; the first fifth is warm-up."""
     names = tuple(dict.fromkeys(paths))
@@ -57,7 +59,7 @@ def make_plan(
         user="wiki-reader",
         arrivals="constant",
         rate_per_s=1 / gap_s,
-        connect_timeout_s=CONNECT_S,
+        connect_timeout_s=connect_s,
         response_timeout_s=response_s,
         max_in_flight=max_in_flight,
     )
@@ -78,6 +80,10 @@ def make_plan(
 
 
 PLAN = make_plan("http://127.0.0.1:1/", ["good"])  # of which nothing is sent
+RECORD = {
+    "phase": "warm-up", "index": 0, "name": "good", "intended_s": 0.0, "sent_s": 0.0,
+    "done_s": 0.0, "latency_ms": 0.0, "lag_ms": 0.0, "outcome": "ok", "status": 200, "bytes": 1,
+}  # fmt: skip
 
 
 def shared(plan: LoadPlan, workers: int) -> LoadPlan:
@@ -95,12 +101,12 @@ def follow(handle: LoadHandle, until: Callable[[LoadStatus], bool]) -> LoadStatu
 
 
 def waiting(directory: Path, plan: LoadPlan, t0_s: float = 0.0, **options: Any) -> LoadHandle:
-    """A generator that has not begun; `options` are LoadGenerator's."""
+    """Start a generator that waits for the word to go; `options` are LoadGenerator's."""
     return LoadGenerator(directory, t0_monotonic_s=t0_s, **options).start(plan)
 
 
 def begun(directory: Path, plan: LoadPlan, **options: Any) -> LoadHandle:
-    """A generator that has the word to go."""
+    """Start a generator and give it the word to go."""
     t0_s = time.monotonic()
     handle = waiting(directory, plan, t0_s, **options)
     handle.wait_ready()
@@ -109,12 +115,12 @@ def begun(directory: Path, plan: LoadPlan, **options: Any) -> LoadHandle:
 
 
 def run(directory: Path, plan: LoadPlan, **options: Any) -> tuple[pl.DataFrame, LoadStatus]:
-    """The whole plan."""
+    """Carry out the whole plan; return its records and status."""
     return ended(begun(directory, plan, **options))
 
 
 def ended(handle: LoadHandle) -> tuple[pl.DataFrame, LoadStatus]:
-    """The records once it has come to its end by itself."""
+    """Wait until the generator ends by itself; return its records and status."""
     try:
         status = follow(handle, lambda status: status.state not in ("ready", "running"))
     finally:
@@ -122,17 +128,24 @@ def ended(handle: LoadHandle) -> tuple[pl.DataFrame, LoadStatus]:
     return handle.records(), status
 
 
+def written(path: Path, text: str) -> Path:
+    """Write a file with this text, and make its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
 def children(pid: int) -> list[int]:
-    """The processes that a process has started."""
-    found = list[int]()
+    """Return the ids of the processes that a process has started."""
+    pids = list[int]()
     for file in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
-            found += map(int, file.read_text().split())
-    return found
+            pids += map(int, file.read_text().split())
+    return pids
 
 
 def alive(pids: Iterable[int]) -> list[int]:
-    """Those of the processes that do not end: what was killed ends soon after."""
+    """Return the processes that do not end in time; a killed process ends soon."""
     return [pid for pid in pids if not _ends(pid)]
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from experiments.design.experiment import SentLoad
-from experiments.design.schedule import PhaseWindow
 from experiments.design.workloads import Operation
 from experiments.load.plan import LoadPlan, LocustFile
-from experiments.tests.load_fixture import CONNECT_S, RESPONSE_S
+from experiments.tests.load_fixture import PATIENT_S, make_plan
 
 # All that an ordinary Locust file has.
 ORDINARY = """
@@ -144,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_GET
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -169,31 +168,19 @@ def file_plan(
     count: int = 40,
     gap_s: float = 0.02,
     users: int = 10,
-    task_timeout_s: float = 20.0,
+    task_timeout_s: float = 60.0,
+    response_s: float = PATIENT_S,
 ) -> LoadPlan:
     """`count` arrivals of the file's users in turn; the first fifth is warm-up."""
     names = tuple(weights)
-    length_s = count * gap_s
-    return LoadPlan(
-        entries={"web": (url,)},
-        load=SentLoad(
-            user="locustfile",
-            arrivals="constant",
-            rate_per_s=1 / gap_s,
-            connect_timeout_s=CONNECT_S,
-            response_timeout_s=RESPONSE_S,
-            max_in_flight=users,
-        ),
-        arm="baseline",
+    turns = [names[index % len(names)] for index in range(count)]
+    plan = make_plan(url, turns, gap_s=gap_s, response_s=response_s, max_in_flight=users)
+    return replace(
+        plan,
+        load=plan.load.model_copy(update={"user": "locustfile"}),
         repeat=0,
         pair=0,
-        windows=(
-            PhaseWindow("warm-up", 0.0, length_s / 5),
-            PhaseWindow("measure", length_s / 5, length_s),
-        ),
         operations=tuple(Operation(name, name, "", "web") for name in names),
-        offsets_s=tuple(index * gap_s for index in range(count)),
-        operation_of=tuple(index % len(names) for index in range(count)),
         locustfile=LocustFile(str(path), dict(weights), task_timeout_s),
     )
 

@@ -33,17 +33,17 @@ REPEATS, FIRST, LOOKS = 4, 2, 3  # of ABBA: looks after 4, 6 and 8 pairs
 
 def _neighbours(rng: np.random.Generator) -> list[list[tuple[float, float]]]:
     """Times in which each server is slowed."""
-    found = []
+    neighbours = []
     for _ in range(SERVERS):
-        slowed, at_s = [], 0.0
+        spans, at_s = [], 0.0
         if rng.random() >= RUN_S / (GAP_S + RUN_S):
             at_s = rng.exponential(GAP_S)
         while at_s < MEASURE_S:
             end_s = at_s + rng.exponential(RUN_S)
-            slowed.append((at_s, end_s))
+            spans.append((at_s, end_s))
             at_s = end_s + rng.exponential(GAP_S)
-        found.append(slowed)
-    return found
+        neighbours.append(spans)
+    return neighbours
 
 
 def pair(rng: np.random.Generator, avoids: Sequence[float], drift_sd: float) -> Stratum:
@@ -62,9 +62,9 @@ def pair(rng: np.random.Generator, avoids: Sequence[float], drift_sd: float) -> 
         chosen = rng.integers(SERVERS, size=at_s.size)
         hit = slowed[chosen, np.arange(at_s.size)]
         hit &= slowed.all(axis=0) | (rng.random(at_s.size) >= share)
-        own = 120.0 * np.exp(rng.normal(0.0, 0.35, at_s.size) + rng.normal(0.0, drift_sd))
+        service_ms = 120.0 * np.exp(rng.normal(0.0, 0.35, at_s.size) + rng.normal(0.0, drift_sd))
         samples.append(
-            Sample(at_s, own * np.where(hit, 3.0 + rng.exponential(4.0, at_s.size), 1.0))
+            Sample(at_s, service_ms * np.where(hit, 3.0 + rng.exponential(4.0, at_s.size), 1.0))
         )
     return Stratum(MEASURE_S, tuple(samples))
 
@@ -95,14 +95,14 @@ def answer(seed: int, avoids: Sequence[float], drift_sd: float = DRIFT_SD) -> tu
     for repeats in look_times(FIRST, REPEATS, LOOKS):
         shares.append(repeats / REPEATS)
         level, _ = levels(shares, ends=repeats == REPEATS)
-        found = compared(pairs[: 2 * repeats], "p95", manifest, level)
-        if found["decided"] != OPEN:
+        comparison = compared(pairs[: 2 * repeats], "p95", manifest, level)
+        if comparison["decided"] != OPEN:
             break
-    return found["decided"], 2 * repeats
+    return comparison["decided"], 2 * repeats
 
 
 def slo_run(seed: int, blocks: int, avoid: float) -> pl.DataFrame:
-    """One arm's blocks."""
+    """Return the requests of one arm's blocks."""
     rng = np.random.default_rng((seed, blocks, 41))
     return frame_of([pair(rng, (avoid,), DRIFT_SD) for _ in range(blocks)])
 
@@ -116,8 +116,8 @@ def limit_ms(share: float, avoid: float) -> float:
 
 def slo_words(seed: int, blocks: int, avoid: float, slo: dict[str, float]) -> ArmSlo:
     """The SLO's verdict on one arm of so many blocks."""
-    found = slo_verdict(slo_run(seed, blocks, avoid), ["arm-0"], slo, block_s=RUN_S)
-    return found["arms"]["arm-0"]
+    verdict = slo_verdict(slo_run(seed, blocks, avoid), ["arm-0"], slo, block_s=RUN_S)
+    return verdict["arms"]["arm-0"]
 
 
 def _print_tables(runs: int, slo_runs: int) -> None:
@@ -129,13 +129,13 @@ def _print_tables(runs: int, slo_runs: int) -> None:
         ("alike, both avoid", (0.95, 0.95), DRIFT_SD),
         ("the second avoids", (0.0, 0.95), DRIFT_SD),
     ):  # fmt: skip
-        found = Counter(answer(seed, avoids, drift_sd) for seed in range(runs))
-        told = [sum(found[word, pairs] for word in ("faster", "slower")) for pairs in (4, 6, 8)]
-        rest = [sum(n for (w, _), n in found.items() if w == word) for word in
-                ("equivalent", "undecided")]  # fmt: skip
-        shown = f"{sum(told) / runs:.1%} ({' / '.join(f'{n / runs:.1%}' for n in told)})"
+        counts = Counter(answer(seed, avoids, drift_sd) for seed in range(runs))
+        decided = [sum(counts[word, pairs] for word in ("faster", "slower")) for pairs in (4, 6, 8)]
+        totals = [sum(n for (w, _), n in counts.items() if w == word) for word in
+                  ("equivalent", "undecided")]  # fmt: skip
+        cell = f"{sum(decided) / runs:.1%} ({' / '.join(f'{n / runs:.1%}' for n in decided)})"
         print(
-            f"| {name} | {runs} | {shown} | {rest[0] / runs:.1%} | {rest[1] / runs:.1%} |",
+            f"| {name} | {runs} | {cell} | {totals[0] / runs:.1%} | {totals[1] / runs:.1%} |",
             flush=True,
         )
     print()
@@ -148,11 +148,13 @@ def _print_tables(runs: int, slo_runs: int) -> None:
 
 
 def _print_slo(key: str, allowed: float, blocks: int, runs: int) -> None:
-    asked = {key: limit_ms(allowed, 0.0)}
-    found = [slo_words(seed, blocks, 0.0, asked) for seed in range(runs)]
-    met, missed = (sum(one["met"] is word for one in found) / runs for word in (True, False))
-    shares = [one["shares"][key] for one in found]
-    low, high = (float(np.mean([one[end] for one in shares])) for end in ("low", "high"))
+    slo = {key: limit_ms(allowed, 0.0)}
+    verdicts = [slo_words(seed, blocks, 0.0, slo) for seed in range(runs)]
+    met, missed = (
+        sum(verdict["met"] is word for verdict in verdicts) / runs for word in (True, False)
+    )
+    shares = [verdict["shares"][key] for verdict in verdicts]
+    low, high = (float(np.mean([interval[end] for interval in shares])) for end in ("low", "high"))
     print(f"| {blocks} | {key} | {met:.1%} | {missed:.1%} | {low:.1%} to {high:.1%} |", flush=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-VERDICTS = {
+VERDICTS: dict[str, Any] = {
     name: {"ok": True, "reasons": []} for name in ("measurement", "injection", "revert", "cleanup")
 }
 

@@ -16,6 +16,7 @@ from experiments.nightly.planted import T0 as T0
 from experiments.nightly.planted import made_up_run as made_up_run
 from experiments.paths import ROOT
 from experiments.tests.report_fixture import fake_run
+from experiments.tests.started import executable
 
 _STAND_IN = '''#!{python}
 """sparecraft run | down, without a fleet: plays the next act of acts.json; with --close it also
@@ -98,15 +99,15 @@ def write_nights(
             Night(night=index, at=at, suite="nightly.toml", budget_minutes=60.0,
                   entries=tuple(entries))
         )  # fmt: skip
-        for run in {(one.entry, one.number): one for one in lines}.values():
+        for run in {(line.entry, line.number): line for line in lines}.values():
             writer.append(
                 Start(night=index, number=run.number, at=at, entry=run.entry, design=run.design,
                       digest=run.digest, experiment=run.experiment, seed=run.seed)
             )  # fmt: skip
         writer.append(*lines)
         changes = tuple((told or {}).get(index, ()))
-        more = {"changes": changes, **(last if index == len(runs) else {})}
-        writer.append(End(**{"night": index, "at": at, "runs": 1, **more}))
+        fields = {"changes": changes, **(last if index == len(runs) else {})}
+        writer.append(End(**{"night": index, "at": at, "runs": 1, **fields}))
 
 
 def template_run(folder: Path) -> Path:
@@ -119,10 +120,8 @@ def stand_in(folder: Path, template: Path, acts: Mapping[str, Sequence[str]]) ->
     folder.mkdir(exist_ok=True)
     (folder / "template").symlink_to(template)
     (folder / "acts.json").write_text(json.dumps(acts))
-    program = folder / "sparecraft"
-    program.write_text(_STAND_IN.format(python=sys.executable, root=str(ROOT)))
-    program.chmod(0o755)
-    return [str(program)]
+    text = _STAND_IN.format(python=sys.executable, root=str(ROOT))
+    return [str(executable(folder / "sparecraft", text))]
 
 
 def calls(folder: Path) -> list[list[str]]:
@@ -137,16 +136,16 @@ def suite_file(at: Path, *designs: str, **keys: Any) -> Path:
     lines = [
         f"{key} = {json.dumps(value)}" for key, value in {"budget_minutes": 600, **keys}.items()
     ]
-    for one in designs:
-        name, _, more = one.partition(":")
-        lines += ["", "[[designs]]", f'design = "{name}"', *more.split(";")]
+    for design in designs:
+        name, _, extra = design.partition(":")
+        lines += ["", "[[designs]]", f'design = "{name}"', *extra.split(";")]
     path = at / "nightly.toml"
     path.write_text("\n".join(line.strip() for line in lines) + "\n")
     return path
 
 
 def levels(count: int, change_at: int, size: float, spread: float, seed: int) -> list[float]:
-    """Log gains of nights: a level, what nights differ by, and a change."""
+    """Return log gains of nights: a level, a spread between nights, and a change of `size`."""
     values = 0.5 + np.random.default_rng(seed).normal(0.0, spread, count)
     values[change_at:] += size
     return [float(value) for value in values]

@@ -23,7 +23,6 @@ from experiments.kinds.performability.measure import fault_blocks
 from experiments.kinds.performability.section import Operator
 from experiments.record.manifest import spec_json
 from experiments.record.records import ARBITERS, REQUESTS, EventLog, write_json, write_table
-from experiments.record.result import result_of
 from experiments.tests.manifest_fixture import made_manifest
 from experiments.tests.report_fixture import T0, event
 
@@ -63,10 +62,16 @@ def write_run(folder: Path, name: str = "redis-faults") -> Result:
     spec = spec_json(design, {kind.name: section.model_dump(mode="json")})
     manifest = made_manifest(name, started_at=T0.isoformat(), fills=fills, spec=spec)
     write_json(folder / "manifest.json", manifest)
-    result = result_of(kind.name, manifest, kind.analyse(folder))
-    write_json(folder / "result.json", result)
+    result = kind.conclude(folder)
     kind.write_page(folder)
     return result
+
+
+def under(result: Result, fault: str, arm: str) -> dict[str, Any]:
+    """Return an arm's figures under a fault."""
+    [entry] = [entry for entry in result["performability"]["faults"] if entry["name"] == fault]
+    figures: dict[str, Any] = entry["arms"][arm]
+    return figures
 
 
 def _block(
@@ -81,37 +86,37 @@ def _block(
     polls: list[dict[str, Any]],
 ) -> None:
     experiment = design.experiment
-    asked = experiment.faults[fault]
+    fault_spec = experiment.faults[fault]
     warm_s, end_s = experiment.phases.warm_up, start_s + experiment.phases.warm_up
     end_s += experiment.phases.measure
-    began_s = start_s + warm_s + asked.at_s
-    ended_s = began_s + (asked.for_s or 0.0)
+    began_s = start_s + warm_s + fault_spec.at_s
+    ended_s = began_s + (fault_spec.for_s or 0.0)
     tags: dict[str, Any] = {"arm": block.arm, "repeat": block.repeat}
-    struck = {**tags, "machine": asked.select.machine, "id": f"f{block.repeat}"}
+    struck = {**tags, "machine": fault_spec.select.machine, "id": f"f{block.repeat}"}
     events += [
         event(start_s, "arm", block.arm, "start", **tags),
-        event(began_s, "fault", asked.kind, "inject", duration_s=asked.for_s, **struck),
-        event(ended_s, "fault", asked.kind, "revert", **struck),
+        event(began_s, "fault", fault_spec.kind, "inject", duration_s=fault_spec.for_s, **struck),
+        event(ended_s, "fault", fault_spec.kind, "revert", **struck),
         event(end_s, "arm", block.arm, "end", **tags),
     ]
-    noticed_s = ended_s if asked.kind == "net.limp" else began_s + NOTICED_S
-    first = block.arm == next(iter(experiment.arms))
+    noticed_s = ended_s if fault_spec.kind == "net.limp" else began_s + NOTICED_S
+    is_first_arm = block.arm == next(iter(experiment.arms))
     reset_s = (np.inf, np.inf)
-    if operator is not None and first and asked.kind == "process.crash":
+    if operator is not None and is_first_arm and fault_spec.kind == "process.crash":
         reset_s = (ended_s + operator.wait_s, ended_s + operator.wait_s + RESET_S)
-        restarted = {**tags, "id": f"operator-{block.repeat}"}
+        operator_tags = {**tags, "id": f"operator-{block.repeat}"}
         events += [
-            event(reset_s[0], "operator", "restart", "start", **restarted),
-            event(reset_s[1], "operator", "restart", "end", **restarted),
+            event(reset_s[0], "operator", "restart", "start", **operator_tags),
+            event(reset_s[1], "operator", "restart", "end", **operator_tags),
         ]
     lost_until_s = reset_s[0] if np.isfinite(reset_s[0]) else noticed_s
     arrivals = np.arange(start_s, end_s, 1.0 / experiment.load.sent_per_s)
     for index, at_s in enumerate(arrivals):
-        lost = began_s <= at_s < lost_until_s and index % LOST_EVERY == 0
-        refused = reset_s[0] <= at_s < reset_s[1]
-        slow = first and noticed_s <= at_s < ended_s + SLOW_AFTER_S
-        took_ms = TIME_OUT_MS if lost else (SLOW_MS if slow else QUICK_MS) * rng.normal(1.0, 0.1)
-        outcome = "connection_error" if refused else "time_out" if lost else "ok"
+        is_lost = began_s <= at_s < lost_until_s and index % LOST_EVERY == 0
+        is_refused = reset_s[0] <= at_s < reset_s[1]
+        slow = is_first_arm and noticed_s <= at_s < ended_s + SLOW_AFTER_S
+        took_ms = TIME_OUT_MS if is_lost else (SLOW_MS if slow else QUICK_MS) * rng.normal(1.0, 0.1)
+        outcome = "connection_error" if is_refused else "time_out" if is_lost else "ok"
         phase = "warm-up" if at_s < start_s + warm_s else "measure"
         rows.append({
             "arm": block.arm, "repeat": block.repeat, "pair": block.pair, "phase": phase,
@@ -122,5 +127,5 @@ def _block(
         })  # fmt: skip
     for at_s in np.arange(start_s, end_s, 0.5) if design.fleet.arbiters else ():
         alive = not noticed_s <= at_s < ended_s
-        server = {"server": asked.select.machine, "alive": alive}
+        server = {"server": fault_spec.select.machine, "alive": alive}
         polls.append({**dict.fromkeys(ARBITERS.names()), "time_s": float(at_s), **server})

@@ -91,8 +91,8 @@ def planned_run(*, measure_s: float = 30.0, rate_per_s: float = 8.0) -> FakeRun:
 def machines(web_type: str = "slice-0.6") -> list[dict[str, Any]]:
     """The inventory's machines, arbiters and telemetry included."""
     return [
-        {**one, "instance_type": web_type} if one["name"] in synthetic.WEB else one
-        for one in synthetic.machines("slice-0.6")
+        {**machine, "instance_type": web_type} if machine["name"] in synthetic.WEB else machine
+        for machine in synthetic.machines("slice-0.6")
     ]
 
 

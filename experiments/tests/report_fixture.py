@@ -45,11 +45,11 @@ class FakeRun:
 
     def summary(self, **changes: Any) -> dict[str, Any]:
         """The result, head and body in one; `changes` take the place of the run's own parts."""
-        given = {
+        parts = {
             "requests": self.requests, "events": self.events, "manifest": self.manifest,
             "plan": self.plan, "arbiters": self.arbiters, "hosts": self.hosts, **changes,
         }  # fmt: skip
-        return flat(result_of("compare", given["manifest"], summarize(**given)))
+        return flat(result_of("compare", parts["manifest"], summarize(**parts)))
 
     def write(self, folder: Path) -> Path:
         """Write all files of the folder, result.json included, but no report."""
@@ -67,8 +67,8 @@ class FakeRun:
             write_json(folder / "plan.json", self.plan)
         if self.prediction:
             write_json(folder / "predicted.json", self.prediction)
-        found = summarize_run(folder)
-        write_json(folder / "result.json", result_of("compare", self.manifest, found))
+        findings = summarize_run(folder)
+        write_json(folder / "result.json", result_of("compare", self.manifest, findings))
         return folder
 
 
@@ -83,8 +83,8 @@ def fake_run(
     title: str = "mediawiki-noisy",
 ) -> FakeRun:
     """Simulate a run. Same seed, same run."""
-    made = _simulated(seed, rate_per_s, warm_up_s, measure_s, order, fault, title)
-    return copy.deepcopy(made)
+    run = _simulated(seed, rate_per_s, warm_up_s, measure_s, order, fault, title)
+    return copy.deepcopy(run)
 
 
 @cache
@@ -135,7 +135,7 @@ def example_plan() -> dict[str, Any]:
         "predicted": {"availability": 0.9999931, "p95_ms": 231.0, "p99_ms": 874.0},
         "binding": ["latency: without it 25.00 USD a month less"],
         "assumptions": ["crash rate 1 per node and year: a default, not measured"],
-        "insufficient": ["arm replicated: p99 from 960 requests, 1000 needed for 10 beyond it"],
+        "insufficient": ["arm replicated: p99 from 960 requests, 1,000 needed for 10 beyond it"],
         "reasons": [],
         "pareto": [
             _front("availability", 0.999, [(0.9991, 0.999, 106.29), (0.99995, 0.9995, 140.0)]),
@@ -145,11 +145,11 @@ def example_plan() -> dict[str, Any]:
 
 
 def _front(
-    limit: str, asked: float, points: Sequence[tuple[float, float, float]]
+    limit: str, limit_value: float, points: Sequence[tuple[float, float, float]]
 ) -> dict[str, Any]:
     """A front as `sparecraft plan --pareto` has it: what is reached, from which limit, for what."""
     return {
-        "limit": limit, "asked": asked, "complete": True, "cut": None,
+        "limit": limit, "asked": limit_value, "complete": True, "cut": None,
         "points": [
             {limit: reached, "same_cost_from": loose, "nines": 3.2, "usd_per_month": usd,
              "fleet": "web 4 + 1, db 2", "predicted": {}, "chosen": usd == 106.29,
@@ -211,10 +211,12 @@ def _disturb(
                                     "id": f"{machine}-{repeat}-{at_s:.0f}"}  # fmt: skip
             events.append(event(start_s + at_s, "interference", kind, "inject", **tags))
             lasted_s = end_s - at_s
-            got = dose(0.4, 0.21, lasted_s > 0.25 or None, "cores", lasted_s)
+            dose_json = dose(0.4, 0.21, lasted_s > 0.25 or None, "cores", lasted_s)
             if kind != "interference.cpu":
-                got = dose(100.0, 99.2, lasted_s > 0.25 or None, "Mbit/s", lasted_s)
-            events.append(event(start_s + end_s, "interference", kind, "revert", dose=got, **tags))
+                dose_json = dose(100.0, 99.2, lasted_s > 0.25 or None, "Mbit/s", lasted_s)
+            events.append(
+                event(start_s + end_s, "interference", kind, "revert", dose=dose_json, **tags)
+            )
             slow.append((machine, start_s + at_s, start_s + end_s, 6.0 if machine in WEB else 2.0))
             at_s = end_s + float(rng.exponential(40.0))
     return slow
@@ -226,8 +228,8 @@ def _limp(
     tags: dict[str, Any] = {"machine": "web-2", "arm": arm, "repeat": repeat}
     tags |= {"id": f"limp-{repeat}", "parameters": {"factor": 100}}
     events.append(event(at_s, "fault", "net.limp", "inject", duration_s=10.0, **tags))
-    got = dose(2.0, 2.01, True, "Mbit/s", 9.25)
-    events.append(event(at_s + 10.0, "fault", "net.limp", "revert", dose=got, **tags))
+    dose_json = dose(2.0, 2.01, True, "Mbit/s", 9.25)
+    events.append(event(at_s + 10.0, "fault", "net.limp", "revert", dose=dose_json, **tags))
     return ("web-2", at_s, at_s + 10.0, 25.0)
 
 

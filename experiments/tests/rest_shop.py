@@ -19,8 +19,8 @@ from experiments.design.target import in_url
 
 def _has_ipv6() -> bool:
     try:
-        with socket.socket(socket.AF_INET6) as one:
-            one.bind(("::1", 0))
+        with socket.socket(socket.AF_INET6) as ipv6_socket:
+            ipv6_socket.bind(("::1", 0))
     except OSError:
         return False
     return True
@@ -50,22 +50,22 @@ class Shop:
     gives_tokens: bool = True
     moved_to: str = ""
 
-    def answer(self, one: Asked) -> tuple[int, dict[str, str], bytes]:
+    def answer(self, request: Asked) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and body."""
-        if one.path == "/login":
-            user = json.loads(one.body)["user"]
-            found = {"user": {"id": 7, "name": user}}
-            given = {"token": f"t-{user}"} if self.gives_tokens else {}
-            return 200, {"Set-Cookie": f"sid={user}; Path=/"}, json.dumps(found | given).encode()
-        if one.path == "/cart" and one.method == "POST":
-            user = one.headers.get("Authorization", "").removeprefix("Bearer t-")
-            ok = user and one.headers.get("Cookie") == f"sid={user}"
+        if request.path == "/login":
+            user = json.loads(request.body)["user"]
+            profile = {"user": {"id": 7, "name": user}}
+            token = {"token": f"t-{user}"} if self.gives_tokens else {}
+            return 200, {"Set-Cookie": f"sid={user}; Path=/"}, json.dumps(profile | token).encode()
+        if request.path == "/cart" and request.method == "POST":
+            user = request.headers.get("Authorization", "").removeprefix("Bearer t-")
+            ok = user and request.headers.get("Cookie") == f"sid={user}"
             return (201, {"Location": "/cart/1"}, b"{}") if ok else (401, {}, b"who?")
-        if one.path == "/echo":
-            return 200, {"Content-Type": "text/plain"}, one.body
-        if one.path == "/moved" and self.moved_to:
+        if request.path == "/echo":
+            return 200, {"Content-Type": "text/plain"}, request.body
+        if request.path == "/moved" and self.moved_to:
             return 302, {"Location": self.moved_to}, b""
-        if one.path == "/empty":
+        if request.path == "/empty":
             return 204, {}, b""
         return 404, {}, b"none"
 
@@ -86,9 +86,9 @@ def rest_shop(tls: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> 
 
         def handle_one(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            one = Asked(self.command, self.path, dict(self.headers.items()), body)
-            shop.asked.append(one)
-            status, headers, content = shop.answer(one)
+            request = Asked(self.command, self.path, dict(self.headers.items()), body)
+            shop.asked.append(request)
+            status, headers, content = shop.answer(request)
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)

@@ -21,7 +21,10 @@ _END_S = 30.0
 
 @contextmanager
 def second_engine(folder: Path) -> Iterator[Engine]:
-    """`folder`: short, as it holds unix sockets. Its containers have no network."""
+    """Run the engine in the block; its containers have no network.
+
+    `folder` has a short path, as it holds unix sockets.
+    """
     engine = Engine("second", f"unix://{folder}/docker.sock")
     command: list[str | Path] = [
         "unshare", "--net", "dockerd", "--host", engine.address, "--data-root", folder / "data",
@@ -32,25 +35,25 @@ def second_engine(folder: Path) -> Iterator[Engine]:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         _until_up(process, engine, folder)
-        with subprocess.Popen(["docker", "save", BASE], stdout=subprocess.PIPE) as saved:
+        with subprocess.Popen(["docker", "save", BASE], stdout=subprocess.PIPE) as save:
             load = ["docker", *engine.arguments, "load", "--quiet"]
-            subprocess.run(load, stdin=saved.stdout, check=True, capture_output=True)
+            subprocess.run(load, stdin=save.stdout, check=True, capture_output=True)
         yield engine
     finally:
-        left = subprocess.run(
+        containers = subprocess.run(
             ["docker", *engine.arguments, "ps", "-aq"], capture_output=True, text=True, check=False
         ).stdout.split()
-        if left:
-            docker(*engine.arguments, "rm", "--force", *left)
+        if containers:
+            docker(*engine.arguments, "rm", "--force", *containers)
         process.terminate()
         process.wait(_END_S)
 
 
 def _until_up(process: subprocess.Popen[bytes], engine: Engine, folder: Path) -> None:
     end_s = time.monotonic() + _UP_S
-    asked = ["docker", *engine.arguments, "version"]
-    while subprocess.run(asked, capture_output=True, check=False).returncode != 0:
-        said = (folder / "log").read_text(errors="replace")[-2000:]
-        assert process.poll() is None, f"it ended: {said}"
-        assert time.monotonic() < end_s, f"it does not answer: {said}"
+    version_command = ["docker", *engine.arguments, "version"]
+    while subprocess.run(version_command, capture_output=True, check=False).returncode != 0:
+        log_end = (folder / "log").read_text(errors="replace")[-2000:]
+        assert process.poll() is None, f"it ended: {log_end}"
+        assert time.monotonic() < end_s, f"it does not answer: {log_end}"
         time.sleep(0.1)

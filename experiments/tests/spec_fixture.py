@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from core.errors import InputError
-from experiments.commands.check import checked
+from experiments.commands.check import check_design
 from experiments.design import Design, load_design
 from experiments.design.design import find_design
+from experiments.tests.started import executable
 
 TFVARS = """\
 # the fleet
@@ -86,24 +87,23 @@ def design(directory: Path) -> Design:
 
 
 def role(design: Path, name: str, stated: Mapping[str, Any], *more: str) -> Path:
-    """A role of the design's own; `more` are files beside its scripts."""
+    """Write a role of the design's own; `more` are files beside its scripts."""
     folder = design / "roles" / name
     folder.mkdir(parents=True)
     (folder / "role.json").write_text(json.dumps(stated, indent=2))
     for script in ("start.sh", "ready.sh", *more):
-        (folder / script).write_text("#!/bin/sh\nexec true\n")
-        (folder / script).chmod(0o755)
+        executable(folder / script, "#!/bin/sh\nexec true\n")
     return folder
 
 
 def refused(folder: Path, name: str, old: str, new: str) -> InputError:
-    """The refusal of a design that comes along, with this in its experiment in place of that."""
+    """Replace `old` with `new` in a supplied design's experiment; return the refusal."""
     directory, case = find_design(name)
     path = Path(shutil.copytree(directory, folder / directory.name)) / "experiment.toml"
     text = path.read_text()
-    own = text.index(f'name = "{name}"') if case else 0  # what it has of its own, then all
-    start = text.index(old, own) if old in text[own:] else text.index(old)
+    begin = text.index(f'name = "{name}"') if case else 0  # the case's own text, then all
+    start = text.index(old, begin) if old in text[begin:] else text.index(old)
     path.write_text(text[:start] + text[start:].replace(old, new, 1))
     with pytest.raises(InputError) as caught:
-        checked(load_design(folder / name))
+        check_design(load_design(folder / name))
     return caught.value

@@ -17,37 +17,47 @@ _POLL_S = 0.02
 _HELD: list[socket.socket] = []
 
 
+def executable(path: Path, text: str) -> Path:
+    """Write an executable file with this text."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
 def free_port() -> int:
-    """A port of loopback that nobody else is given: it stays bound here, and a server that sets
-    SO_REUSEADDR, as servers do, listens there all the same."""
-    held = socket.socket()
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    held.bind(("127.0.0.1", 0))
-    _HELD.append(held)
-    return int(held.getsockname()[1])
+    """Return a port of loopback that no other process is given: it stays bound here.
+
+    A server that sets SO_REUSEADDR, as servers do, can listen there all the same.
+    """
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind(("127.0.0.1", 0))
+    _HELD.append(bound)
+    return int(bound.getsockname()[1])
 
 
-def until(what: str, condition: Callable[[], object]) -> None:
-    """Wait for something, for two minutes at most."""
+def until(label: str, condition: Callable[[], object]) -> None:
+    """Wait until a condition holds, for two minutes at most."""
     deadline = time.monotonic() + LIMIT_S
     while not condition():
-        assert time.monotonic() < deadline, f"no {what} within {LIMIT_S:g} s"
+        assert time.monotonic() < deadline, f"no {label} within {LIMIT_S:g} s"
         time.sleep(_POLL_S)
 
 
 def told(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
-    """The log's text in the group of `pattern`, once it is there."""
-    found: re.Match[str] | None = None
+    """Wait until the log matches `pattern`; return the text of its group."""
+    match: re.Match[str] | None = None
 
     def is_told() -> bool:
-        nonlocal found
-        found = re.search(pattern, log.read_text())
-        assert found or process.poll() is None, log.read_text()
-        return found is not None
+        nonlocal match
+        match = re.search(pattern, log.read_text())
+        assert match or process.poll() is None, log.read_text()
+        return match is not None
 
     until(f"{pattern!r} in {log}", is_told)
-    assert found is not None
-    return found.group(1)
+    assert match is not None
+    return match.group(1)
 
 
 def until_listening(process: subprocess.Popen[bytes], port: int) -> None:
@@ -63,9 +73,9 @@ def until_listening(process: subprocess.Popen[bytes], port: int) -> None:
 
 @contextmanager
 def disposition(number: signal.Signals, handler: Any) -> Iterator[None]:
-    """Set a signal's handler; one that is ignored is ignored in programs started meanwhile too."""
-    before = signal.signal(number, handler)
+    """Set a signal's handler in the block; programs started in it inherit an ignored signal."""
+    old_handler = signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(number, before)
+        signal.signal(number, old_handler)

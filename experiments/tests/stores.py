@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from experiments.load.client import ByteClient
 from experiments.tests.started import free_port, until_listening
 
 MEMCACHED = ("memcached", "-l", "127.0.0.1", "-p", "{port}", "-U", "0", "-u", "nobody")
@@ -49,15 +51,22 @@ GRANT ALL ON wiki.* TO wiki@'%';
 
 
 def program(name: str) -> str:
-    """Its path."""
-    found = shutil.which(name, path="/usr/sbin:/usr/bin:/usr/local/bin")
-    assert found, f"{name} is missing: run `make setup`"
-    return found
+    """Return the path of a program."""
+    path = shutil.which(name, path="/usr/sbin:/usr/bin:/usr/local/bin")
+    assert path, f"{name} is missing: run `make setup`"
+    return path
+
+
+def client(kind: type[ByteClient], port: int = 0) -> ByteClient:
+    """Return a client, of the kind that load uses, of a server on loopback."""
+    return kind(
+        ("127.0.0.1", port), connect_timeout_s=30.0, response_timeout_s=30.0, clock=time.monotonic
+    )
 
 
 @contextmanager
 def started(name: str, *options: str) -> Iterator[int]:
-    """The port of a real server."""
+    """Run a real server in the block; yields its port."""
     port = free_port()
     command = [program(name), *(option.format(port=port) for option in options)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
@@ -70,7 +79,7 @@ def started(name: str, *options: str) -> Iterator[int]:
 
 @contextmanager
 def mysql(folder: Path) -> Iterator[int]:
-    """The port of a real database in an empty folder, with pages of a wiki."""
+    """Run a real database in an empty folder, with a wiki's pages; yields its port."""
     data, init = folder / "data", folder / "init.sql"
     install = [
         *(program("mariadb-install-db"), "--no-defaults", "--skip-test-db", "--user=root"),

@@ -28,7 +28,7 @@ class Events:
         self.lines: list[dict[str, Any]] = []
 
     def add(self, time_s: float, what: str, kind: str, action: str, **more: Any) -> None:
-        """One line."""
+        """Add one line."""
         line = {"time_s": time_s, "what": what, "kind": kind, "action": action, "machine": ""}
         self.lines.append({**line, "arm": "tad", "repeat": 0, "id": "", "parameters": {}, **more})
 
@@ -42,7 +42,7 @@ def cloud_events(seed: int, crash_s: float, recovery_s: float, length_s: float) 
         events.add(0.0, "member", "web", "start", machine=name)
     free_s = 0.0
     while (at_s := min(due.values())) < length_s:
-        name = min(due, key=lambda one: due[one])
+        name = min(due, key=lambda node: due[node])
         takes_s = rng.exponential(recovery_s)
         back_s = max(at_s, free_s) + takes_s
         events.add(at_s, "fault", "machine.crash", "inject", machine=name)

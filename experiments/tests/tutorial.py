@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from experiments.paths import ROOT
+from experiments.tests.called import command_in
 
 PAGE = ROOT / "docs" / "your-own-service.md"
 EXPERIMENT = "my-finder"
@@ -30,10 +30,7 @@ class Reader:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         programs = folder / "bin"
-        programs.mkdir()
-        command = programs / "sparecraft"
-        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m experiments.cli "$@"\n')
-        command.chmod(0o755)
+        command_in(programs)
         path = f"{programs}{os.pathsep}{os.environ['PATH']}"
         self._environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
         self.commands = 0
@@ -42,7 +39,7 @@ class Reader:
         (self.folder / name).write_text(text)
 
     def do(self, command: str) -> tuple[int, str]:
-        done = subprocess.run(
+        process = subprocess.run(
             ["bash", "-c", command],
             cwd=self.folder,
             env=self._environment,
@@ -52,20 +49,20 @@ class Reader:
             check=False,
         )
         self.commands += 1
-        return done.returncode, done.stdout + done.stderr
+        return process.returncode, process.stdout + process.stderr
 
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
     """A reader who has done all that the page says before the run."""
-    one = Reader(tmp_path_factory.mktemp("tutorial"))
+    new_reader = Reader(tmp_path_factory.mktemp("tutorial"))
     for file, kind, text in BLOCK.findall(PAGE.read_text()):
         if file:
-            one.write(file, text)
+            new_reader.write(file, text)
             continue
         assert kind == "sh", f"a block of {kind} without a file's name before it: {text}"
         for command in text.splitlines():
             if not command.startswith("sparecraft run"):
-                code, output = one.do(command)
+                code, output = new_reader.do(command)
                 assert code == 0, f"{command}: {output}"
-    return one
+    return new_reader

@@ -28,33 +28,32 @@ _POLICY = (
 
 
 class Page(ThreadingHTTPServer):
-    """Serves until it is shut down. `seen` gives what the page shows; however many browsers look,
-    it is called at most every `refresh_s`."""
+    """Serves until it is shut down. `take` returns what the page shows; it is called at most every
+    `refresh_s`, however many browsers look."""
 
     daemon_threads = True
 
-    def __init__(self, port: int, seen: Callable[[], Any], refresh_s: float) -> None:
+    def __init__(self, port: int, take: Callable[[], Any], refresh_s: float) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
-        self._seen = seen
+        self._take = take
         self._refresh_s = refresh_s
         self._guard = threading.Lock()
         self._answer: tuple[int, bytes] = (503, b"{}")
-        self._asked = float("-inf")
+        self._taken_s = float("-inf")
 
     @property
     def url(self) -> str:
-        """The address of the page."""
         return f"http://127.0.0.1:{self.server_port}/"
 
     def answer(self) -> tuple[int, bytes]:
-        """Status and JSON: what there is to see, or why there is nothing."""
+        """Return status and JSON: what there is to see, or why there is nothing."""
         with self._guard:
-            if time.monotonic() - self._asked >= self._refresh_s:
+            if time.monotonic() - self._taken_s >= self._refresh_s:
                 try:
-                    self._answer = 200, json.dumps(self._seen()).encode()
+                    self._answer = 200, json.dumps(self._take()).encode()
                 except Exception as error:  # the page says it, and asks again
                     self._answer = 503, json.dumps({"error": str(error)}).encode()
-                self._asked = time.monotonic()
+                self._taken_s = time.monotonic()
             return self._answer
 
 
@@ -62,7 +61,6 @@ class _Handler(BaseHTTPRequestHandler):
     server: Page
 
     def do_GET(self) -> None:
-        """One of four."""
         if self.headers.get("Host") not in _hosts(self.server.server_port):
             self._send(403, "text/plain", b"ask 127.0.0.1")
         elif self.path == "/":
@@ -78,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, "text/plain", b"nothing here")
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the terminal is the command's."""
+        """Print nothing, because the terminal is the command's."""
 
     def _send(self, status: int, content_type: str, body: bytes) -> None:
         self.send_response(status)
@@ -109,14 +107,16 @@ def _document() -> bytes:
     rules = (
         f"{palette.page_rules(dark=False)}\n{css}\n@media (prefers-color-scheme: dark) {{{dark}}}"
     )
-    config = json.dumps({"font": style.CONFIG["font"], "light": _inks(False), "dark": _inks(True)})
+    config = json.dumps(
+        {"font": style.CONFIG["font"], "light": _axis_colours(False), "dark": _axis_colours(True)}
+    )
     template = jinja2.Template((_HERE / "watch.html.j2").read_text())
     return str(template.render(style=rules, config=config)).encode()
 
 
-def _inks(dark: bool) -> dict[str, str]:
+def _axis_colours(dark: bool) -> dict[str, str]:
     """Return the colours of axes and of windows."""
-    of = {
+    colours = {
         "text": palette.TEXT,
         "title": palette.TITLE,
         "grid": palette.GRID,
@@ -124,4 +124,4 @@ def _inks(dark: bool) -> dict[str, str]:
         "limit": palette.FAULT,
         "window": palette.INTERFERENCE,
     }
-    return {name: colour.dark if dark else colour.light for name, colour in of.items()}
+    return {name: colour.dark if dark else colour.light for name, colour in colours.items()}

@@ -28,14 +28,14 @@ _DASHES = {" p95": [8, 4], " p50": [2, 3], " 5 min": [8, 4], " max": [2, 3]}
 
 
 def panels(watcher: Watcher, snapshot: Snapshot) -> list[dict[str, object]]:
-    """Return each chart with its lines; one a tier where Grafana has a row a tier."""
+    """Return each chart with its lines; a chart for each tier where Grafana has a row for each."""
     view = View(snapshot["experiment"], snapshot["run"], snapshot["from_ms"], snapshot["to_ms"])
-    arms = [one["arm"] for one in snapshot["arms"]]
-    found = []
+    arms = [arm["arm"] for arm in snapshot["arms"]]
+    charts = []
     for chart in _CHARTS:
         tiers = watcher.tiers(view) if "$tier" in chart.title else [""]
-        found += [_panel(watcher, chart, replace(view, tier=tier), arms) for tier in tiers]
-    return found
+        charts += [_panel(watcher, chart, replace(view, tier=tier), arms) for tier in tiers]
+    return charts
 
 
 def _panel(watcher: Watcher, chart: Chart, view: View, arms: Sequence[str]) -> dict[str, object]:
@@ -59,11 +59,11 @@ def _panel(watcher: Watcher, chart: Chart, view: View, arms: Sequence[str]) -> d
 
 
 def _style(name: str, index: int, arms: Sequence[str]) -> dict[str, object]:
-    """An arm's lines have its colour; the SLO's that of limits."""
+    """Return a line's colours and dash: an arm's lines have its colour, the SLO's the limits'."""
     arm = next((arm for arm in arms if name == arm or name.startswith(f"{arm} ")), None)
     colour = _colour(name, index, arms, arm)
-    again = [2, 2] if arm is None and index >= _COLOURS else []
-    dash = next((dash for end, dash in _DASHES.items() if name.endswith(end)), again)
+    default_dash = [2, 2] if arm is None and index >= _COLOURS else []
+    dash = next((dash for end, dash in _DASHES.items() if name.endswith(end)), default_dash)
     return {
         "light": colour.light,
         "dark": colour.dark,

@@ -35,7 +35,7 @@ _QUERIES = panel_queries()
 
 
 class Watcher:
-    """Looks at one run; the newest of an experiment, or of all, where none is named."""
+    """Looks at one run: the newest of an experiment, or of all, if none is named."""
 
     def __init__(self, influx: Influx, experiment: str | None, run: str | None) -> None:
         self.influx = influx
@@ -49,37 +49,37 @@ class Watcher:
         now_ms = now_ms or round(time.time() * 1000)
         run = self._run or newest(self.influx, "run", "experiment", self._experiment)
         experiment = self._experiment or newest(self.influx, "experiment", "run", run)
-        whole = view_of(self.influx, experiment, run)
-        last_ms = whole.to_ms - MARGIN_MS + 1  # the last request is within it
+        full_view = view_of(self.influx, experiment, run)
+        last_ms = full_view.to_ms - MARGIN_MS + 1  # the last request is within it
         live = now_ms - last_ms < _LIVE_MS
-        view = replace(whole, to_ms=now_ms if live else last_ms)
+        view = replace(full_view, to_ms=now_ms if live else last_ms)
         windows = self._windows(replace(view, to_ms=now_ms))  # a verdict comes after the requests
-        open_now = [one for one in windows if one["end_ms"] is None] if live else []
+        open_now = [window for window in windows if window["end_ms"] is None] if live else []
         body: Snapshot = {
             "experiment": experiment,
             "run": run,
             "from_ms": view.from_ms,
             "to_ms": view.to_ms,
             "live": live,
-            "arm": _newest_of(open_now, "Arms"),
-            "phase": _newest_of(open_now, "Phases"),
+            "arm": _newest_title(open_now, "Arms"),
+            "phase": _newest_title(open_now, "Phases"),
             "slo": self._slo(view),
-            "usd_per_hour": self._last(USD_PER_HOUR, view),
+            "usd_per_hour": self._last_value(USD_PER_HOUR, view),
             "faults": [
-                one
-                for one in open_now
-                if one["layer"] in _DISTURB and not one["title"].startswith("error: ")
+                window
+                for window in open_now
+                if window["layer"] in _DISTURB and not window["title"].startswith("error: ")
             ],
             "failures": self._failures(view),
             "extra_work_percent": self._extra_work(view),
-            "windows": [one for one in windows if one["layer"] in _DISTURB],
+            "windows": [window for window in windows if window["layer"] in _DISTURB],
         }
         arms = self._arms(view)
-        return {**body, "arms": arms, "verdicts": _verdicts(windows, [one["arm"] for one in arms])}
+        return {**body, "arms": arms, "verdicts": _verdicts(windows, [arm["arm"] for arm in arms])}
 
     def tiers(self, view: View) -> list[str]:
         """Return the tiers with an arbiter."""
-        [variable] = [one for one in VARIABLES if one.name == "tier"]
+        [variable] = [variable for variable in VARIABLES if variable.name == "tier"]
         return self.influx.tag_values(expand(variable.influxql, view, 1))
 
     def series(
@@ -92,16 +92,16 @@ class Watcher:
                     [row[0], row[index]] for row in series["values"] if row[index] is not None
                 ]
                 if points:
-                    yield _named(query.alias, series.get("tags") or {}, column), points
+                    yield _line_name(query.alias, series.get("tags") or {}, column), points
 
     def _arms(self, view: View) -> list[JsonObject]:
-        """Return each arm over the whole run, and what is now."""
-        whole = self._table(view)
+        """Return each arm's figures over the whole run and over the last minutes."""
+        totals = self._table(view)
         recent = {minutes: self._table(_last_minutes(view, minutes)) for minutes in WINDOWS_MIN}
         burns = self._burns(view)
-        dear = {
+        usd_per_million = {
             name: points[-1][1]
-            for query in _of(USD_PER_MILLION)
+            for query in _queries_of(USD_PER_MILLION)
             for name, points in self.series(query, view, _WHOLE_S)
         }
         return [
@@ -109,62 +109,68 @@ class Watcher:
                 "arm": arm,
                 **figures,
                 "last_minute": recent[1].get(arm),
-                "usd_per_million": dear.get(arm),
+                "usd_per_million": usd_per_million.get(arm),
                 "burn": {
-                    limit: _burn({n: rate for n, rate in rates.items() if arm in recent[n]})
+                    limit: _burn_state(
+                        {minutes: rate for minutes, rate in rates.items() if arm in recent[minutes]}
+                    )
                     for limit, rates in burns.get(arm, {}).items()
                 },
             }
-            for arm, figures in whole.items()
+            for arm, figures in totals.items()
         ]
 
     def _table(self, view: View) -> dict[str, dict[str, object]]:
-        """Requests, failures and latency by arm."""
-        found: dict[str, dict[str, object]] = {}
-        for query in _of(TABLE):
+        """Return requests, failures and latency by arm."""
+        rows: dict[str, dict[str, object]] = {}
+        for query in _queries_of(TABLE):
             for series in self.influx.series(expand(query.influxql, view, 1)):
                 row = dict(zip(series["columns"][1:], series["values"][0][1:], strict=True))
-                found.setdefault(series["tags"]["arm"], {"failed": 0}).update(row)
-        return {arm: row for arm, row in found.items() if row.get("requests")}
+                rows.setdefault(series["tags"]["arm"], {"failed": 0}).update(row)
+        return {arm: row for arm, row in rows.items() if row.get("requests")}
 
     def _burns(self, view: View) -> dict[str, dict[str, dict[int, float]]]:
         """Return the last burn rates by arm, limit and minutes."""
-        found: dict[str, dict[str, dict[int, float]]] = {}
+        rates: dict[str, dict[str, dict[int, float]]] = {}
         for limit, panel in BURN.items():
-            for query, minutes in zip(_of(panel), WINDOWS_MIN, strict=True):
+            for query, minutes in zip(_queries_of(panel), WINDOWS_MIN, strict=True):
                 for name, points in self.series(query, view, query.interval_s):
                     arm = name.removesuffix(f" {minutes} min")
-                    found.setdefault(arm, {}).setdefault(limit, {})[minutes] = points[-1][1]
-        return found
+                    rates.setdefault(arm, {}).setdefault(limit, {})[minutes] = points[-1][1]
+        return rates
 
     def _slo(self, view: View) -> dict[str, float]:
-        """Return the limits as they were told: p95 and p99 [ms]."""
-        limits = [query for query in _of(LATENCY) if query.alias.startswith("SLO ")]
+        """Return the limits as they are in InfluxDB: p95 and p99 [ms]."""
+        limits = [query for query in _queries_of(LATENCY) if query.alias.startswith("SLO ")]
         return {
             name.removeprefix("SLO "): points[-1][1]
             for query in limits
             for name, points in self.series(query, view, _WHOLE_S)
         }
 
-    def _last(self, panel: str, view: View) -> float | None:
+    def _last_value(self, panel: str, view: View) -> float | None:
         values = [
             points[-1][1]
-            for query in _of(panel)
+            for query in _queries_of(panel)
             for _, points in self.series(query, view, query.interval_s)
         ]
         return values[-1] if values else None
 
     def _failures(self, view: View) -> dict[str, int]:
         """Return the requests that did not end well, by outcome, the warm-up included."""
-        query, *_ = _of(FAILURES)  # a rate
+        query, *_ = _queries_of(FAILURES)  # a rate
         lines = self.series(query, view, _WHOLE_S)
         return {name: round(points[-1][1] * _WHOLE_S) for name, points in lines}
 
     def _extra_work(self, view: View) -> dict[str, float | None]:
-        return {tier: self._last(EXTRA_WORK, replace(view, tier=tier)) for tier in self.tiers(view)}
+        return {
+            tier: self._last_value(EXTRA_WORK, replace(view, tier=tier))
+            for tier in self.tiers(view)
+        }
 
     def _windows(self, view: View) -> list[JsonObject]:
-        """Faults, interference, phases, arms and verdicts, in order; an end of None is open."""
+        """Return faults, interference, phases, arms and verdicts by start; one without an end is
+        open."""
         return sorted(
             (
                 {
@@ -179,11 +185,11 @@ class Watcher:
                 for series in self.influx.series(expand(layer.query.influxql, view, 1))
                 for row in series["values"]
             ),
-            key=lambda one: float(one["start_ms"]),
+            key=lambda window: float(window["start_ms"]),
         )
 
 
-def _of(panel: str) -> list[PanelQuery]:
+def _queries_of(panel: str) -> list[PanelQuery]:
     return [query for query in _QUERIES if query.panel == panel]
 
 
@@ -191,35 +197,41 @@ def _last_minutes(view: View, minutes: int) -> View:
     return replace(view, from_ms=max(view.from_ms, view.to_ms - minutes * 60_000))
 
 
-def _newest_of(windows: Sequence[Mapping[str, Any]], layer: str) -> str | None:
-    return next((one["title"] for one in reversed(windows) if one["layer"] == layer), None)
+def _newest_title(windows: Sequence[Mapping[str, Any]], layer: str) -> str | None:
+    return next((window["title"] for window in reversed(windows) if window["layer"] == layer), None)
 
 
 def _verdicts(windows: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> dict[str, object]:
-    """Return the newest of the run, without which no other counts, and of each arm as the tables
-    have them.
+    """Return the newest verdict of the run, without which no other counts, and of each arm in the
+    order of the tables.
     """
-    found = {
-        one["kind"]: {key: one[key] for key in ("title", "text", "start_ms")}
-        for one in windows
-        if one["layer"] == "Verdicts"
+    verdicts = {
+        window["kind"]: {key: window[key] for key in ("title", "text", "start_ms")}
+        for window in windows
+        if window["layer"] == "Verdicts"
     }
-    return {name: found[name] for name in dict.fromkeys(("run", *arms, *found)) if name in found}
+    return {
+        name: verdicts[name]
+        for name in dict.fromkeys(("run", *arms, *verdicts))
+        if name in verdicts
+    }
 
 
-def _named(alias: str, tags: Mapping[str, str], column: str) -> str:
-    """Grafana's aliases, as far as ours go."""
+def _line_name(alias: str, tags: Mapping[str, str], column: str) -> str:
+    """Return a line's name by Grafana's rules for aliases, as far as our aliases use them."""
     for tag, value in tags.items():
         alias = alias.replace(f"$tag_{tag}", value)
     return alias.replace("$col", column)
 
 
-def _burn(rates: Mapping[int, float]) -> dict[str, float | str | None]:
-    """Return the rates by window, None if no request was, and what they say together."""
-    known: dict[str, float | str | None] = {f"{n} min": rates.get(n) for n in WINDOWS_MIN}
+def _burn_state(rates: Mapping[int, float]) -> dict[str, float | str | None]:
+    """Return the rates by window, None without a request, and what they mean together."""
+    state: dict[str, float | str | None] = {
+        f"{minutes} min": rates.get(minutes) for minutes in WINDOWS_MIN
+    }
     if not rates:
-        return {**known, "said": ""}
-    short, long = (rates.get(n, 0.0) > 1.0 for n in WINDOWS_MIN)
+        return {**state, "said": ""}
+    short, long = (rates.get(minutes, 0.0) > 1.0 for minutes in WINDOWS_MIN)
     if short:
-        return {**known, "said": "burns" if long else "begins to burn"}
-    return {**known, "said": "has burnt" if long else "within"}
+        return {**state, "said": "burns" if long else "begins to burn"}
+    return {**state, "said": "has burnt" if long else "within"}

@@ -1,5 +1,5 @@
-"""Readers who search the dictionary for a word. The words are those that the service's image has
-checked: each is in an entry at least."""
+"""Readers who search the dictionary for a word. The build of the service's image has checked that
+each of the words is in at least one entry."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ WORDS = Path(__file__).parent / "roles" / "dictionary" / "words.txt"
 
 
 def searches() -> Population:
-    """One search for each word; the answer must be about it and have an entry."""
+    """Return one search for each word; the answer must be about the word."""
     words = lines_of(WORDS)
-    found = (Operation(word, f"/search?q={word}", f"<title>{word}: ") for word in words)
-    return Population(tuple(found), PAGE_ZIPF)
+    operations = (Operation(word, f"/search?q={word}", f"<title>{word}: ") for word in words)
+    return Population(tuple(operations), PAGE_ZIPF)
 
 
 WORKLOADS = {"dictionary-search": Workload(searches, roles=("nginx", "dictionary"))}

@@ -1,7 +1,7 @@
-"""Readers of the dictionary in PostgreSQL: each looks up a word, or the words that keep it company.
+"""Readers of the dictionary in PostgreSQL: each looks up a word, or the words that occur with it.
 
 Every query has a connection of its own, as a PHP page has: the arbiter passes connections through,
-so it chooses a server as often.
+so it chooses a server for each query.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ class PostgresClient(SessionClient):
     idle_s = 0.0
 
     def open(self) -> Connection:
-        """The account that pg_hba.conf lets in without a password, read-only.
+        """Open a connection of the read-only account, which pg_hba.conf allows without a password.
 
-        Without TLS: pg8000 would read all certificates of this host for each connection, 50 ms in
-        which no other request leaves.
+        It has no TLS: pg8000 would read all certificates of this host for each connection, and no
+        other request could be sent during these 50 ms.
         """
         host, port = self.address
         return Connection("reader", host=host, port=port, database="dictionary", ssl_context=False)
 
     def ask(self, session: Connection, request: str) -> bytes:
-        """The rows as text, columns by tabs; `request` is a query's name and a word."""
+        """Return the rows as text, with tabs between columns; `request` is a query and a word."""
         query, word = request.split(" ")
         rows: list[list[Any]] = session.run(QUERIES[query], word=word)
         return "\n".join("\t".join(map(str, row)) for row in rows).encode()
 
     def shut(self, session: Connection) -> None:
-        """Say goodbye: a backend ends with it."""
+        """Close the connection, which ends its backend."""
         session.close()
 
 
 def readers() -> Population:
-    """Both queries for each word. An answer names the word that it is about, row by row."""
+    """Return both queries for each word. Each row of an answer begins with the word."""
     return Population(
         tuple(
             Operation(f"{query} {word}", f"{query} {word}", f"{word}\t")

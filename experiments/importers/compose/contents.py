@@ -1,4 +1,4 @@
-"""Files of a project that are copied into a design: limited in size, with portable Dockerfiles."""
+"""Copy files of a project into a design: limited in size, with portable Dockerfiles."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ _BUILDKIT = re.compile(
 )
 
 
-def measured(path: Path, source: ConfigFile, key: Key) -> None:
-    """Raises InputError if a file or folder is too large to be copied, or cannot be."""
+def check_size(path: Path, source: ConfigFile, key: Key) -> None:
+    """Raise InputError if a file or folder is too large to be copied, or is neither of them."""
     size = 0
-    for count, one in enumerate(_files(path), 1):
-        length = one.lstat().st_size
+    for count, file in enumerate(_files(path), 1):
+        length = file.lstat().st_size
         size += length
         if length > FILE_BYTES_MAX:
             raise _too_large(
-                source, key, f"files of at most {FILE_BYTES_MAX:,} bytes", f"{one}: {length:,}"
+                source, key, f"files of at most {FILE_BYTES_MAX:,} bytes", f"{file}: {length:,}"
             )
         if size > FOLDER_BYTES_MAX or count > FILES_MAX:
-            wanted = f"at most {FILES_MAX:,} files of {FOLDER_BYTES_MAX:,} bytes together"
-            raise _too_large(source, key, wanted, f"more in {path}")
-        if not (one.is_symlink() or one.is_file()):
+            expected = f"at most {FILES_MAX:,} files of {FOLDER_BYTES_MAX:,} bytes together"
+            raise _too_large(source, key, expected, f"more in {path}")
+        if not (file.is_symlink() or file.is_file()):
             raise source.error(
                 *key,
                 expected="files and folders",
-                got=f"{one}, which is neither",
+                got=f"{file}, which is neither",
                 hint="Take it out of the folder.",
             )
 
@@ -66,7 +66,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def copy(path: Path, target: Path) -> None:
-    """A file or folder at another place; links stay links."""
+    """Copy a file or folder to `target`; links stay links."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
         left_out = shutil.ignore_patterns(*LEFT_OUT)
@@ -75,11 +75,13 @@ def copy(path: Path, target: Path) -> None:
         shutil.copy(path, target)
 
 
-def for_any_builder(dockerfile: Path, target: str | None, note: Callable[[str], None]) -> None:
-    """Takes out of a Dockerfile what only BuildKit knows and what decides nothing: caches of RUN,
-    the builder's own platform, stages after the wanted one. `note` tells what else needs it."""
+def make_portable(dockerfile: Path, target: str | None, note: Callable[[str], None]) -> None:
+    """Remove from a Dockerfile the parts that only BuildKit knows and that change no image: caches
+    of RUN, the platform of the builder, and stages after `target`. `note` reports each other line
+    that needs BuildKit.
+    """
     text = dockerfile.read_text(encoding="utf-8", errors="surrogateescape")
-    plain = _CACHE.sub("", _PLATFORM.sub(r"\1", _until(text, target)))
+    plain = _CACHE.sub("", _PLATFORM.sub(r"\1", _cut_after_stage(text, target)))
     if plain != text:
         dockerfile.write_text(plain, encoding="utf-8", errors="surrogateescape")
         note("RUN's caches, $BUILDPLATFORM and stages after the target are left out of the copy")
@@ -88,7 +90,7 @@ def for_any_builder(dockerfile: Path, target: str | None, note: Callable[[str], 
             note(f"line {number} needs BuildKit, which is not used: {line.strip()[:60]}")
 
 
-def _until(text: str, target: str | None) -> str:
+def _cut_after_stage(text: str, target: str | None) -> str:
     """Return the text up to the end of the stage `target`."""
     stages = list(_STAGE.finditer(text))
     for stage, following in pairwise(stages):

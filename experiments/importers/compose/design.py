@@ -1,4 +1,4 @@
-"""`import_compose`: make a design's folder from a Compose file, whole or not at all."""
+"""`import_compose`: make a design's folder from a Compose file, completely or not at all."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 from core.config_file import ConfigFile, Key, raise_all
 from core.errors import InputError
 from experiments.importers.compose.files import read_project
-from experiments.importers.compose.honoured import unhonoured
+from experiments.importers.compose.honoured import find_unhonoured
 from experiments.importers.compose.roles import write_role
 from experiments.importers.compose.service import Service, read_services
 from experiments.importers.compose.tiers import (
     Ask,
     Tier,
+    check_machine_counts,
     dependency_cycles,
-    machines_allowed,
     tiers_of,
 )
 from experiments.importers.compose.variables import read_variables
@@ -32,7 +32,7 @@ from experiments.importers.compose.writing import (
     write_readme,
 )
 
-ASKABLE = ("http", *STORES)  # what a first workload can be made for
+ASKABLE = ("http", *STORES)  # the protocols of a first workload
 NAMES = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
 OVERRIDES = tuple(
     f"{name}.override.{ending}"
@@ -43,33 +43,32 @@ OVERRIDES = tuple(
 
 @dataclass(frozen=True)
 class Imported:
-    """A design that was made: its tiers, and each part of the file that has no effect in it."""
+    """An imported design: its tiers, and each part of the file that has no effect in it."""
 
     folder: Path
     tiers: tuple[Tier, ...]
     entries: tuple[str, ...]
     unhonoured: tuple[tuple[str, str], ...]
 
-    def called_by(self, tier: Tier) -> tuple[str, ...]:
-        """Return the names of the tiers that it calls."""
-        names = {one.service.name: one.name for one in self.tiers}
+    def callees(self, tier: Tier) -> tuple[str, ...]:
+        """Return the names of the tiers that `tier` calls."""
+        names = {tier.service.name: tier.name for tier in self.tiers}
         return tuple(names[service] for service in tier.calls)
 
     def to_json(self) -> dict[str, object]:
-        """Return the same for a program."""
         return {
             "design": str(self.folder),
             "tiers": {
-                one.name: {
-                    "service": one.service.name,
-                    "protocol": one.protocol,
-                    "port": one.port,
-                    "state": one.state,
-                    "nodes": one.nodes,
-                    "arbiter": one.arbiter,
-                    "calls": list(self.called_by(one)),
+                tier.name: {
+                    "service": tier.service.name,
+                    "protocol": tier.protocol,
+                    "port": tier.port,
+                    "state": tier.state,
+                    "nodes": tier.nodes,
+                    "arbiter": tier.arbiter,
+                    "calls": list(self.callees(tier)),
                 }
-                for one in self.tiers
+                for tier in self.tiers
             },
             "entries": list(self.entries),
             "unhonoured": [{"place": place, "why": why} for place, why in self.unhonoured],
@@ -81,25 +80,25 @@ class Notes:
 
     def __init__(self, source: ConfigFile) -> None:
         self._source = source
-        self._found: dict[tuple[str, str], int] = {}
+        self._order: dict[tuple[str, str], int] = {}
 
     def add(self, key: Key, why: str) -> None:
-        """One line more; the same line once."""
+        """Add a note at a key; a repeated note counts once."""
         self.add_at(self._source.place(*key), why)
 
     def add_at(self, place: str, why: str) -> None:
-        """The same for a place that is known."""
-        self._found.setdefault((place, why), len(self._found))
+        """Add a note at a place that is already a text."""
+        self._order.setdefault((place, why), len(self._order))
 
     def all(self) -> tuple[tuple[str, str], ...]:
-        """Place and reason, in the order of the files' lines; the file itself comes first."""
+        """Return places and reasons in the order of the files' lines; the main file comes first."""
 
-        def line(place: str) -> tuple[bool, str, int]:
-            found = re.match(r"(.+?):([0-9]+)(?::|$)", place)
-            path, number = (found[1], int(found[2])) if found else (place, 0)
+        def position(place: str) -> tuple[bool, str, int]:
+            match = re.match(r"(.+?):([0-9]+)(?::|$)", place)
+            path, number = (match[1], int(match[2])) if match else (place, 0)
             return path != str(self._source.path), path, number
 
-        return tuple(sorted(self._found, key=lambda one: (line(one[0]), self._found[one])))
+        return tuple(sorted(self._order, key=lambda note: (position(note[0]), self._order[note])))
 
 
 def import_compose(
@@ -111,37 +110,35 @@ def import_compose(
     profiles: Sequence[str] = (),
     env_file: Path | None = None,
 ) -> Imported:
-    """Makes the design `to`, called `name`, of a Compose file or of the one in a folder.
+    """Make the design `to`, called `name`, from a Compose file or from the one in a folder.
 
-    Parameters: ask gives protocol and port of a service where somebody says them; environment, as
-    the shell's; profiles to take in; env_file in place of `.env`.
-    Raises InputError with the place in the file; then nothing was made.
+    Parameters: ask returns protocol and port of a service if the user gives them; environment, by
+    default that of the process; profiles to include; env_file, read instead of `.env`.
+    Raises InputError with the place in the file; then no design is made.
     """
-    path, overrides = _files_of(file)
+    path, overrides = _find_files(file)
     values = dict(os.environ if environment is None else environment)
     dotenv = env_file or path.parent / ".env"
     if env_file is not None or dotenv.is_file():
         values = {**read_variables(dotenv, values), **values}
-    whole = read_project(path, overrides, values)
-    source = whole.source
-    services = read_services(source, path.parent, values, whole.variables)
+    project = read_project(path, overrides, values)
+    source = project.source
+    services = read_services(source, path.parent, values, project.variables)
     notes = Notes(source)
-    for variable, first in whole.missing.items():
-        notes.add((), f"the variable {variable} is not set: it is empty (first at {first})")
-    for place, name in whole.outside:
-        notes.add_at(place, f"{name} is read, though it lies outside of the project's folder")
-    raise_all(
-        [*dependency_cycles(services), *_sources_missing(services), *_port_conflicts(services)]
-    )
-    chosen = _in_profiles(services, profiles, notes)
+    for variable, first_place in project.missing.items():
+        notes.add((), f"the variable {variable} is not set: it is empty (first at {first_place})")
+    for place, outside in project.outside:
+        notes.add_at(place, f"{outside} is read, though it lies outside of the project's folder")
+    raise_all([*dependency_cycles(services), *_check_sources(services), *_port_conflicts(services)])
+    chosen = _select_profiles(services, profiles, notes)
     left_out: dict[str, str] = {}
     tiers = tiers_of(chosen, source, ask, left_out)
-    for service, why in left_out.items():
-        notes.add(("services", service), f"{service} is left out: {why}")
-    raise_all(list(machines_allowed(tiers.values())))
-    for key, why in unhonoured(source, {name: chosen[name] for name in tiers}):
-        notes.add(key, why)
-    entries = _entries(tiers, source)
+    for service, reason in left_out.items():
+        notes.add(("services", service), f"{service} is left out: {reason}")
+    raise_all(list(check_machine_counts(tiers.values())))
+    for key, reason in find_unhonoured(source, {name: chosen[name] for name in tiers}):
+        notes.add(key, reason)
+    entries = _find_entries(tiers, source)
     if to.exists():
         raise InputError(
             str(to),
@@ -149,17 +146,19 @@ def import_compose(
             got="one that does",
             hint="Give another name, or remove it.",
         )
-    with tempfile.TemporaryDirectory(prefix="sparecraft-") as made:
-        folder = Path(made) / "design"
+    with tempfile.TemporaryDirectory(prefix="sparecraft-") as temporary:
+        folder = Path(temporary) / "design"
         (folder / "roles").mkdir(parents=True)
         for tier in tiers.values():
             write_role(folder, tier, tiers, source, notes.add, values)
         write_fleet(folder, name, tiers, entries, notes.add)
         write_experiment(folder, tiers, entries, notes.add)
-        told = notes.all()
-        write_readme(folder, name, path, tiers, told)
+        unhonoured_parts = notes.all()
+        write_readme(folder, name, path, tiers, unhonoured_parts)
         _move(folder, to)
-    return Imported(to, tuple(tiers.values()), tuple(one.name for one in entries), told)
+    return Imported(
+        to, tuple(tiers.values()), tuple(tier.name for tier in entries), unhonoured_parts
+    )
 
 
 def _move(folder: Path, to: Path) -> None:
@@ -174,12 +173,12 @@ def _move(folder: Path, to: Path) -> None:
         ) from error
 
 
-def _files_of(file: Path) -> tuple[Path, list[Path]]:
-    """Return the Compose file and, of a folder, the override that Compose reads with it."""
+def _find_files(file: Path) -> tuple[Path, list[Path]]:
+    """Return the Compose file and, for a folder, the override that Compose reads with it."""
     if not file.is_dir():
         return file, []
-    found = next((file / name for name in NAMES if (file / name).is_file()), None)
-    if found is None:
+    compose_file = next((file / name for name in NAMES if (file / name).is_file()), None)
+    if compose_file is None:
         raise InputError(
             str(file),
             expected=f"a Compose file, or a folder with {' or '.join(NAMES)}",
@@ -187,83 +186,89 @@ def _files_of(file: Path) -> tuple[Path, list[Path]]:
             hint="Give the file.",
         )
     overrides = (file / name for name in OVERRIDES if (file / name).is_file())
-    return found, [*islice(overrides, 1)]
+    return compose_file, [*islice(overrides, 1)]
 
 
-def _sources_missing(services: Mapping[str, Service]) -> list[InputError]:
-    """Services without an image, a build context or its Dockerfile."""
-    found = []
-    for one in services.values():
-        build = one.build
+def _check_sources(services: Mapping[str, Service]) -> list[InputError]:
+    """Return an error for each service without an image, a build context or its Dockerfile."""
+    errors = []
+    for service in services.values():
+        build = service.build
         if build is None:
-            if not one.image:
-                found.append(
-                    one.source.error(
-                        *one.key, expected="an image or a build", got="neither", hint="Add one."
+            if not service.image:
+                errors.append(
+                    service.source.error(
+                        *service.key, expected="an image or a build", got="neither", hint="Add one."
                     )
                 )
         elif not build.context.is_dir():
-            found.append(
-                one.source.error(*build.key, expected="an existing folder", got=str(build.context))
+            errors.append(
+                service.source.error(
+                    *build.key, expected="an existing folder", got=str(build.context)
+                )
             )
         elif build.inline is None and not (build.context / build.dockerfile).is_file():
-            found.append(
-                one.source.error(
+            errors.append(
+                service.source.error(
                     *build.key,
                     expected=f"the file {build.dockerfile} in the build context",
                     got=f"none in {build.context}",
                 )
             )
-    return found
+    return errors
 
 
 def _port_conflicts(services: Mapping[str, Service]) -> list[InputError]:
-    """Ports of the host that two services want, or one twice."""
+    """Return an error for each port of the host that two services want."""
     takers: dict[tuple[str, str], str] = {}
-    found = []
+    errors = []
     for service in services.values():
         if service.profiles:
             continue
-        for one in service.published:
-            wanted = (one.host.lstrip("0.").lstrip(":") or one.host, one.protocol)
-            if not one.host.rpartition(":")[2]:
+        for port in service.published:
+            host_port = (port.host.lstrip("0.").lstrip(":") or port.host, port.protocol)
+            if not port.host.rpartition(":")[2]:
                 continue
-            other = takers.setdefault(wanted, service.name)
-            if other != service.name:
-                found.append(
+            taker = takers.setdefault(host_port, service.name)
+            if taker != service.name:
+                errors.append(
                     service.source.error(
-                        *one.key,
+                        *port.key,
                         expected="a port of the host that no other service has",
-                        got=f"{one.host.lstrip(':')}, which {other} has",
+                        got=f"{port.host.lstrip(':')}, which {taker} has",
                         hint="Give it another, or none.",
                     )
                 )
-    return found
+    return errors
 
 
-def _in_profiles(
+def _select_profiles(
     services: Mapping[str, Service], profiles: Sequence[str], notes: Notes
 ) -> dict[str, Service]:
     chosen = {}
-    for name, one in services.items():
-        if one.profiles and not set(one.profiles) & {*profiles}:
-            why = f"{name} is left out: its profile {' or '.join(one.profiles)} was not asked for"
-            notes.add((*one.key, "profiles"), why)
+    for name, service in services.items():
+        if service.profiles and not set(service.profiles) & {*profiles}:
+            why = (
+                f"{name} is left out: its profile {' or '.join(service.profiles)} was not asked for"
+            )
+            notes.add((*service.key, "profiles"), why)
         else:
-            chosen[name] = one
+            chosen[name] = service
     return chosen
 
 
-def _entries(tiers: Mapping[str, Tier], source: ConfigFile) -> list[Tier]:
-    """Return the tiers that nobody calls, those that load can ask first.
+def _find_entries(tiers: Mapping[str, Tier], source: ConfigFile) -> list[Tier]:
+    """Return the tiers that nobody calls; those that load can ask come first.
 
-    Raises InputError if it can ask none.
+    Raises InputError if load can ask none of them.
     """
-    called = {other for tier in tiers.values() for other in tier.calls}
+    called = {callee for tier in tiers.values() for callee in tier.calls}
     free = [tier for name, tier in tiers.items() if name not in called]
-    shown = {tier.name: bool(tier.service.published) for tier in free}
-    protocols = {name: at for at, name in enumerate(ASKABLE)}
-    ranked = sorted(free, key=lambda tier: (protocols.get(tier.protocol, 9), not shown[tier.name]))
+    is_published = {tier.name: bool(tier.service.published) for tier in free}
+    protocols = {name: rank for rank, name in enumerate(ASKABLE)}
+    ranked = sorted(
+        free, key=lambda tier: (protocols.get(tier.protocol, 9), not is_published[tier.name])
+    )
     if not any(tier.protocol in ASKABLE for tier in ranked):
         raise source.error(
             "services",

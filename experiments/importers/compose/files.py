@@ -1,7 +1,8 @@
 """A Compose file together with the files that it names: `include`, and `extends` with a file.
 
-As in Compose: of each file first `include`, then `extends`, then it is merged with the next;
-relative paths are those of the file's own folder, and of an included project's `project_directory`.
+The order is Compose's: each file's `include` comes first, then its `extends`, then the file is
+merged with the next one. Relative paths begin at the file's own folder; those of an included
+project begin at its `project_directory`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
-from experiments.importers.compose.merging import ComposeFile, Part, as_build, merged, part_of
+from experiments.importers.compose.merging import ComposeFile, Part, merge, to_build, to_part
 from experiments.importers.compose.reading import NODES_MAX, read_compose
 from experiments.importers.compose.variables import Variables, read_variables
 
@@ -28,29 +29,29 @@ _REMOTE = re.compile(r"^[a-z+]+://|^oci:|^git@|^github\.com/")
 
 @dataclass(frozen=True)
 class Project:
-    """All parts of a project in one, and the variables that each included service sees."""
+    """The merged parts of a project, and the variables that each included service sees."""
 
     source: ComposeFile
-    variables: Mapping[str, Mapping[str, str]]  # by service; those not in it see the project's
+    variables: Mapping[str, Mapping[str, str]]  # by service; other services see the project's
     missing: Mapping[str, str]  # variables that have no value, and the first place of each
     outside: tuple[tuple[str, str], ...]  # files that lie outside of the project, with their place
 
 
 def read_project(path: Path, overrides: Sequence[Path], values: Mapping[str, str]) -> Project:
-    """Return the project of a Compose file, `overrides` merged into it.
+    """Return the project of a Compose file with `overrides` merged into it.
 
-    Raises InputError with the place of what is wrong: a file that is not there, a cycle, a service
-    that nobody has, more files or deeper than the bounds.
+    Raises InputError with the place of the error: a missing file, a cycle, an unknown service,
+    too many files, or files and services that name each other too deeply.
     """
     files = _Files(path.parent)
-    whole = files.load([path, *overrides], _Scope(path.parent, values))
-    found = ComposeFile(path, whole.plain(), dict(whole.places()))
-    return Project(found, files.variables, files.missing, tuple(files.outside))
+    parts = files.load([path, *overrides], _Scope(path.parent, values))
+    source = ComposeFile(path, parts.plain(), dict(parts.places()))
+    return Project(source, files.variables, files.missing, tuple(files.outside))
 
 
 @dataclass(frozen=True)
 class _Scope:
-    """A project, the main one or one that is included, and the place that includes it."""
+    """A project, main or included, and the place that includes it."""
 
     folder: Path
     values: Mapping[str, str]
@@ -71,30 +72,32 @@ class _Files:
 
     def load(self, paths: Sequence[Path], scope: _Scope) -> Part:
         """Return the files of one project, merged in their order."""
-        whole = Part(None, str(paths[0]))
+        parts = Part(None, str(paths[0]))
         for path in paths:
-            whole = merged(whole, self.one(path, scope))
-        return whole
+            parts = merge(parts, self.load_file(path, scope))
+        return parts
 
-    def one(self, path: Path, scope: _Scope) -> Part:
-        """Return a file with what it includes, its services written out, its paths from the
-        project.
+    def load_file(self, path: Path, scope: _Scope) -> Part:
+        """Return the parts of a file: its includes joined, its services expanded, its paths
+        relative to the project.
         """
-        own = self.read(path, scope.values, scope.place)
-        included = [self.include(one, path, scope) for one in own.named.get("include", _NONE).items]
-        own = own.without("include")
+        parts = self.read(path, scope.values, scope.place)
+        included = [
+            self.include(entry, path, scope) for entry in parts.mapping.get("include", _NONE).items
+        ]
+        parts = parts.without("include")
         if scope.folder != self.project:
-            own = _moved(own, partial(self.within, scope.folder), is_project=True)
+            parts = _move_paths(parts, partial(self.to_project_path, scope.folder), is_project=True)
         if scope.includers:
-            services = own.named.get("services", _NONE).named
-            self.variables.update(dict.fromkeys(services, scope.values))
-        for other in included:
-            own = _joined(own, other)
-        written = _Services(self, path, scope, own).written_out()
-        return own.with_named({"services": written}) if written.named else own
+            names = parts.mapping.get("services", _NONE).mapping
+            self.variables.update(dict.fromkeys(names, scope.values))
+        for project in included:
+            parts = _join(parts, project)
+        services = _Services(self, path, scope, parts).expand()
+        return parts.with_parts({"services": services}) if services.mapping else parts
 
     def read(self, path: Path, values: Mapping[str, str], place: str) -> Part:
-        """One file's own parts."""
+        """Return the parts of one file, without the files that it names."""
         self.count += 1
         if self.count > FILES_MAX:
             raise InputError(
@@ -104,110 +107,115 @@ class _Files:
                 hint="Write their content into fewer files.",
             )
         variables = Variables(values)
-        found = part_of(read_compose(path, variables))
+        parts = to_part(read_compose(path, variables))
         for name, first in variables.missing.items():
             self.missing.setdefault(name, first)
-        return found
+        return parts
 
-    def include(self, told: Part, path: Path, scope: _Scope) -> Part:
+    def include(self, entry: Part, path: Path, scope: _Scope) -> Part:
         """Return the parts of one entry of `include`."""
-        place = f"{told.place}: include"
-        one = told.named or {"path": told}
-        paths = [self.file(part, scope.folder, place) for part in one.get("path", _NONE).items]
+        place = f"{entry.place}: include"
+        fields = entry.mapping or {"path": entry}
+        paths = [self.file(part, scope.folder, place) for part in fields.get("path", _NONE).items]
         if not paths:
             raise InputError(place, expected="the path of a file", got="none")
         includers = (*scope.includers, path.resolve())
-        for other in paths:
-            if other.resolve() in includers:
-                raise _cycle(place, [one.name for one in (*includers, other)])
+        for file in paths:
+            if file.resolve() in includers:
+                raise _cycle(place, [includer.name for includer in (*includers, file)])
         if len(includers) > DEPTH_MAX:
             raise _too_deep(place, "files that include each other")
         folder = paths[0].parent
-        if (asked := one.get("project_directory")) is not None:
-            folder = self.local(asked, scope.folder, place)
-        variables = self.env_files(one.get("env_file"), folder, scope, place)
+        if (project_directory := fields.get("project_directory")) is not None:
+            folder = self.local_path(project_directory, scope.folder, place)
+        variables = self.read_env_files(fields.get("env_file"), folder, scope, place)
         return self.load(paths, _Scope(folder, {**variables, **scope.values}, includers, place))
 
-    def env_files(
-        self, told: Part | None, folder: Path, scope: _Scope, place: str
+    def read_env_files(
+        self, files: Part | None, folder: Path, scope: _Scope, place: str
     ) -> dict[str, str]:
-        """Variables of an included project; the includer's own win over them."""
-        if told is None:
-            usual = folder / ".env"
-            return read_variables(usual, scope.values) if usual.is_file() else {}
-        found: dict[str, str] = {}
-        for part in told.items:
+        """Return the variables of an included project; those of the includer take precedence."""
+        if files is None:
+            default = folder / ".env"
+            return read_variables(default, scope.values) if default.is_file() else {}
+        variables: dict[str, str] = {}
+        for part in files.items:
             path = self.file(part, scope.folder, place)
-            found.update(read_variables(path, {**found, **scope.values}))
-        return found
+            variables.update(read_variables(path, {**variables, **scope.values}))
+        return variables
 
-    def file(self, told: Part, folder: Path, place: str) -> Path:
+    def file(self, part: Part, folder: Path, place: str) -> Path:
         """Return the file that a part names, from `folder`."""
-        path = self.local(told, folder, place)
+        path = self.local_path(part, folder, place)
         if not path.is_file():
-            raise InputError(place, expected="an existing file", got=str(told.value))
+            raise InputError(place, expected="an existing file", got=str(part.value))
         return path
 
-    def local(self, told: Part, folder: Path, place: str) -> Path:
-        """Return a path that is no address; one outside of the project is told."""
-        if _REMOTE.match(str(told.value)):
+    def local_path(self, part: Part, folder: Path, place: str) -> Path:
+        """Return the path that a part names. Raises InputError for an address; notes a path
+        outside of the project in `outside`.
+        """
+        if _REMOTE.match(str(part.value)):
             raise InputError(
                 place,
                 expected="a file or folder of this host",
-                got=str(told.value),
+                got=str(part.value),
                 hint="Fetch it, and name the copy.",
             )
-        path = Path(os.path.normpath(folder / str(told.value)))
+        path = Path(os.path.normpath(folder / str(part.value)))
         if not path.resolve().is_relative_to(self.project.resolve()):
-            self.outside.append((place, str(told.value)))
+            self.outside.append((place, str(part.value)))
         return path
 
-    def within(self, folder: Path, text: str) -> str:
-        """Return a path of `folder` as one of the project."""
+    def to_project_path(self, folder: Path, text: str) -> str:
+        """Return a path relative to `folder` as one relative to the project."""
         if os.path.isabs(text) or text.startswith("~"):
             return text
-        found = os.path.relpath(folder / text, self.project)
-        return found if found.startswith("..") else f"./{found}"
+        relative = os.path.relpath(folder / text, self.project)
+        return relative if relative.startswith("..") else f"./{relative}"
 
 
 class _Services:
-    """The services of one file; those that extend others get their parts."""
+    """The services of one file, each merged with the services that it extends."""
 
-    def __init__(self, files: _Files, path: Path, scope: _Scope, own: Part) -> None:
+    def __init__(self, files: _Files, path: Path, scope: _Scope, parts: Part) -> None:
         self.files, self.scope, self.path = files, scope, path.resolve()
-        self.read = {self.path: (scope.folder, own)}
-        self.done: dict[tuple[Path, str], tuple[Part, int]] = {}  # with the number it builds on
+        self.files_read = {self.path: (scope.folder, parts)}
+        # With the number of services that each one extends.
+        self.done: dict[tuple[Path, str], tuple[Part, int]] = {}
 
-    def written_out(self) -> Part:
+    def expand(self) -> Part:
         """Return all services of the file."""
-        services = self.read[self.path][1].named.get("services", _NONE)
-        found = {name: self.service(self.path, name, ())[0] for name in services.named}
-        return Part(found, services.place)
+        services = self.files_read[self.path][1].mapping.get("services", _NONE)
+        expanded = {name: self.service(self.path, name, ())[0] for name in services.mapping}
+        return Part(expanded, services.place)
 
     def service(
         self, path: Path, name: str, extending: tuple[tuple[Path, str], ...]
     ) -> tuple[Part, int]:
-        """One service of a file, with all that it extends, and how many it extends."""
-        one = (path, name)
-        if one not in self.done:
-            own = self.read[path][1].named["services"].named[name]
-            told = own.named.get("extends")
-            self.done[one] = (
-                (own, 0) if told is None else self.extended(own, told, (*extending, one))
+        """Return a service merged with all that it extends, and the number of those."""
+        key = (path, name)
+        if key not in self.done:
+            service = self.files_read[path][1].mapping["services"].mapping[name]
+            extends = service.mapping.get("extends")
+            self.done[key] = (
+                (service, 0)
+                if extends is None
+                else self.extend(service, extends, (*extending, key))
             )
-        return self.done[one]
+        return self.done[key]
 
-    def extended(
-        self, own: Part, told: Part, extending: tuple[tuple[Path, str], ...]
+    def extend(
+        self, service: Part, extends: Part, extending: tuple[tuple[Path, str], ...]
     ) -> tuple[Part, int]:
-        """`own` merged into the service that it extends, the last of `extending`."""
+        """Merge `service`, the last of `extending`, into the service that it extends."""
         path, name = extending[-1]
-        place = f"{told.place}: services.{name}.extends"
-        wanted = told.named or {"service": told}
-        if "file" in wanted:
-            path = self.other_file(wanted["file"], self.read[path][0], place)
-        base = str(wanted["service"].value)
-        known = self.read[path][1].named.get("services", _NONE).named
+        place = f"{extends.place}: services.{name}.extends"
+        fields = extends.mapping or {"service": extends}
+        if "file" in fields:
+            path = self.read_base_file(fields["file"], self.files_read[path][0], place)
+        base = str(fields["service"].value)
+        known = self.files_read[path][1].mapping.get("services", _NONE).mapping
         if base not in known:
             raise InputError(
                 place,
@@ -216,14 +224,14 @@ class _Services:
             )
         chain = (*extending, (path, base))
         if (path, base) in extending:
-            raise _cycle(place, [f"{service} of {one.name}" for one, service in chain])
+            raise _cycle(place, [f"{base_name} of {file.name}" for file, base_name in chain])
         if len(extending) > DEPTH_MAX:
             raise _too_deep(place, "services that extend each other")
-        whole, count = self.service(path, base, extending)
+        merged, count = self.service(path, base, extending)
         if count >= DEPTH_MAX:
             raise _too_deep(place, "services that extend each other")
-        whole = merged(whole, own.without("extends"), ("services", name))
-        self.files.parts += whole.size()
+        merged = merge(merged, service.without("extends"), ("services", name))
+        self.files.parts += merged.size()
         if self.files.parts > NODES_MAX:
             raise InputError(
                 place,
@@ -231,95 +239,112 @@ class _Services:
                 got="more",
                 hint="Take some out.",
             )
-        return whole, count + 1
+        return merged, count + 1
 
-    def other_file(self, told: Part, folder: Path, place: str) -> Path:
-        """Return the file that `extends` names, read once, its paths made those of the project."""
-        path = self.files.file(told, folder, place)
-        if path.resolve() not in self.read:
-            part = self.files.read(path, self.scope.values, place)
+    def read_base_file(self, file: Part, folder: Path, place: str) -> Path:
+        """Read the file that `extends` names, once, with its paths relative to the project.
+        Return its path.
+        """
+        path = self.files.file(file, folder, place)
+        if path.resolve() not in self.files_read:
+            parts = self.files.read(path, self.scope.values, place)
             if path.parent != self.files.project:
-                to = partial(self.files.within, path.parent)
-                part = _moved(part, to, is_project=False)
-            self.read[path.resolve()] = (path.parent, part)
+                convert = partial(self.files.to_project_path, path.parent)
+                parts = _move_paths(parts, convert, is_project=False)
+            self.files_read[path.resolve()] = (path.parent, parts)
         return path.resolve()
 
 
-def _joined(own: Part, other: Part) -> Part:
-    """Return an included project's resources beside one's own. A name twice has to be the same
-    twice.
+def _join(parts: Part, included: Part) -> Part:
+    """Add an included project's resources to `parts`.
+
+    Raises InputError if a name stands for different things in the two.
     """
-    found = dict(own.named)
+    resources = dict(parts.mapping)
     for kind in RESOURCES:
-        theirs = other.named.get(kind)
-        if theirs is None or not theirs.named:
+        added = included.mapping.get(kind)
+        if added is None or not added.mapping:
             continue
-        mine = found.get(kind, theirs).named
-        for name, one in theirs.named.items():
-            if name in mine and mine[name].plain() != one.plain():
+        existing = resources.get(kind, added).mapping
+        for name, part in added.mapping.items():
+            if name in existing and existing[name].plain() != part.plain():
                 raise InputError(
-                    f"{mine[name].place}: {kind}.{name}",
+                    f"{existing[name].place}: {kind}.{name}",
                     expected="a name that no included file has for something else",
-                    got=f"{name}, also in {one.place}",
+                    got=f"{name}, also in {part.place}",
                     hint="Give one of them another name.",
                 )
-        found[kind] = Part({**theirs.named, **mine}, found.get(kind, theirs).place)
-    return Part(found, own.place)
+        resources[kind] = Part({**added.mapping, **existing}, resources.get(kind, added).place)
+    return Part(resources, parts.place)
 
 
-def _moved(whole: Part, to: Callable[[str], str], *, is_project: bool) -> Part:
-    """Return the same with each relative path as `to` has it.
+def _move_paths(parts: Part, convert: Callable[[str], str], *, is_project: bool) -> Part:
+    """Return `parts` with `convert` applied to each relative path.
 
-    Parameters: is_project, true for a whole project, of which a build without a context means the
-    folder.
+    Parameters: is_project, true for a whole project; there, a build without a context means the
+    project's folder.
     """
 
-    def path(one: Part) -> Part:
-        return Part(to(str(one.value)), one.place)
+    def move_path(part: Part) -> Part:
+        return Part(convert(str(part.value)), part.place)
 
-    def service(one: Part) -> Part:
-        told = dict(one.named)
-        if "build" in told:
-            build = as_build(told["build"])
-            context = build.named.get("context", Part(".", build.place) if is_project else None)
+    def move_service(part: Part) -> Part:
+        fields = dict(part.mapping)
+        if "build" in fields:
+            build = to_build(fields["build"])
+            context = build.mapping.get("context", Part(".", build.place) if is_project else None)
             if context is not None and not _REMOTE.match(str(context.value)):
-                build = build.with_named({"context": path(context)})
-            told["build"] = build
-        if "env_file" in told:
-            files = told["env_file"].items
-            moved = [_at(file, "path", path) if file.named else path(file) for file in files]
-            told["env_file"] = Part(moved, told["env_file"].place)
-        if "volumes" in told:
-            mounts = [_mount(mount, path, to) for mount in told["volumes"].items]
-            told["volumes"] = Part(mounts, told["volumes"].place)
-        return Part(told, one.place) if told else one
+                build = build.with_parts({"context": move_path(context)})
+            fields["build"] = build
+        if "env_file" in fields:
+            files = fields["env_file"].items
+            moved = [
+                _change_part(file, "path", move_path) if file.mapping else move_path(file)
+                for file in files
+            ]
+            fields["env_file"] = Part(moved, fields["env_file"].place)
+        if "volumes" in fields:
+            mounts = [_move_mount(mount, move_path, convert) for mount in fields["volumes"].items]
+            fields["volumes"] = Part(mounts, fields["volumes"].place)
+        return Part(fields, part.place) if fields else part
 
-    def volume(one: Part) -> Part:
-        return _at(one, "x-sparecraft", lambda hints: _at(hints, "seed", path))
+    def move_volume(part: Part) -> Part:
+        return _change_part(
+            part, "x-sparecraft", lambda hints: _change_part(hints, "seed", move_path)
+        )
 
-    def granted(one: Part) -> Part:
-        return _at(one, "file", path)
+    def move_grant(part: Part) -> Part:
+        return _change_part(part, "file", move_path)
 
-    found = dict(whole.named)
-    kinds = {"services": service, "volumes": volume, "secrets": granted, "configs": granted}
+    resources = dict(parts.mapping)
+    kinds = {
+        "services": move_service,
+        "volumes": move_volume,
+        "secrets": move_grant,
+        "configs": move_grant,
+    }
     for kind, move in kinds.items():
-        if kind in found:
-            parts = {name: move(one) for name, one in found[kind].named.items()}
-            found[kind] = Part(parts, found[kind].place)
-    return Part(found, whole.place)
+        if kind in resources:
+            moved = {name: move(part) for name, part in resources[kind].mapping.items()}
+            resources[kind] = Part(moved, resources[kind].place)
+    return Part(resources, parts.place)
 
 
-def _at(one: Part, name: str, change: Callable[[Part], Part]) -> Part:
-    """Return the same mapping with one of its parts changed, if it has it."""
-    return one.with_named({name: change(one.named[name])}) if name in one.named else one
+def _change_part(part: Part, name: str, change: Callable[[Part], Part]) -> Part:
+    """Return the mapping `part` with `change` applied to the part `name`, if it has one."""
+    return part.with_parts({name: change(part.mapping[name])}) if name in part.mapping else part
 
 
-def _mount(one: Part, path: Callable[[Part], Part], to: Callable[[str], str]) -> Part:
-    if one.named:
-        is_bind = one.named["type"].value == "bind" if "type" in one.named else False
-        return _at(one, "source", path) if is_bind else one
-    source, colon, rest = str(one.value).partition(":")
-    return Part(f"{to(source)}:{rest}", one.place) if colon and source.startswith(".") else one
+def _move_mount(
+    part: Part, move_path: Callable[[Part], Part], convert: Callable[[str], str]
+) -> Part:
+    if part.mapping:
+        is_bind = part.mapping["type"].value == "bind" if "type" in part.mapping else False
+        return _change_part(part, "source", move_path) if is_bind else part
+    source, colon, rest = str(part.value).partition(":")
+    return (
+        Part(f"{convert(source)}:{rest}", part.place) if colon and source.startswith(".") else part
+    )
 
 
 def _cycle(place: str, names: Sequence[Any]) -> InputError:
@@ -331,10 +356,10 @@ def _cycle(place: str, names: Sequence[Any]) -> InputError:
     )
 
 
-def _too_deep(place: str, what: str) -> InputError:
+def _too_deep(place: str, items: str) -> InputError:
     return InputError(
         place,
-        expected=f"at most {DEPTH_MAX} {what}",
+        expected=f"at most {DEPTH_MAX} {items}",
         got="more",
         hint="Write their content into fewer of them.",
     )

@@ -1,4 +1,4 @@
-"""Parts of a Compose file without effect in a fleet: one line each, with its place."""
+"""Parts of a Compose file that have no effect in a fleet: a line and a place for each."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ REASONS = {
     "pull_policy": "an image is pulled where it is not there",
     "develop": "a run measures the files as they are imported",
 }
-CHECK_S = 5.0  # that the node agent gives ready.sh
+CHECK_S = 5.0  # the time that the node agent gives ready.sh
 _NOTHING = "a fleet has nothing like it"
 _BUILD = {"context", "dockerfile", "dockerfile_inline", "target", "args"}
 _BUILD_CACHES = {"cache_from", "cache_to", "no_cache", "pull", "tags", "labels", "platforms"}
@@ -55,8 +55,10 @@ _DEPLOY = {
 }
 
 
-def unhonoured(source: ConfigFile, services: Mapping[str, Service]) -> Iterator[tuple[Key, str]]:
-    """Keys that were read and have no effect, each with the reason."""
+def find_unhonoured(
+    source: ConfigFile, services: Mapping[str, Service]
+) -> Iterator[tuple[Key, str]]:
+    """Yield the keys that have no effect, each with the reason."""
     for key in source.values:
         if key == "models":
             yield (key,), _NOTHING
@@ -74,25 +76,27 @@ def unhonoured(source: ConfigFile, services: Mapping[str, Service]) -> Iterator[
                     "a volume is a part of its machine, fresh for each fleet",
                 )
     for name, service in services.items():
-        yield from _of_service(name, source.values["services"][name] or {}, service)
-    yield from _shared(services)
+        yield from _find_in_service(name, source.values["services"][name] or {}, service)
+    yield from _find_shared_volumes(services)
 
 
-def _of_service(name: str, told: Mapping[str, Any], service: Service) -> Iterator[tuple[Key, str]]:
+def _find_in_service(
+    name: str, fields: Mapping[str, Any], service: Service
+) -> Iterator[tuple[Key, str]]:
     top: Key = ("services", name)
-    for key in told:
+    for key in fields:
         if key not in HONOURED and not key.startswith("x-"):
             yield (*top, key), REASONS.get(key, _NOTHING)
-    build = told.get("build")
+    build = fields.get("build")
     for key in build if isinstance(build, dict) else ():
         if key not in _BUILD and not key.startswith("x-"):
-            why = (
+            reason = (
                 "the build's own cache is kept"
                 if key in _BUILD_CACHES
                 else "the image is built without BuildKit"
             )
-            yield (*top, "build", key), why
-    deploy = told.get("deploy") or {}
+            yield (*top, "build", key), reason
+    deploy = fields.get("deploy") or {}
     for key in deploy:
         if key in _DEPLOY:
             yield (*top, "deploy", key), _DEPLOY[key]
@@ -100,35 +104,35 @@ def _of_service(name: str, told: Mapping[str, Any], service: Service) -> Iterato
             yield (*top, "deploy", key), REASONS["labels"]
     if "reservations" in (deploy.get("resources") or {}):
         yield (*top, "deploy", "resources", "reservations"), "a machine has its limits to itself"
-    for other, condition in service.depends_on.items():
+    for callee, condition in service.depends_on.items():
         if condition == COMPLETED:
-            why = f"{other} would have to end first, and machines of a fleet do not end"
-            yield (*top, "depends_on", other), why
+            reason = f"{callee} would have to end first, and machines of a fleet do not end"
+            yield (*top, "depends_on", callee), reason
     if service.healthcheck is not None and service.healthcheck.check_s > CHECK_S:
         yield (*top, "healthcheck", "timeout"), f"a check has {CHECK_S:g} s"
     for kind in ("secrets", "configs"):
-        for at, one in enumerate(told.get(kind) or ()):
+        for index, grant in enumerate(fields.get(kind) or ()):
             for key in ("uid", "gid", "mode"):
-                if isinstance(one, dict) and key in one:
-                    yield (*top, kind, at, key), "everybody on the machine may read it"
-    for one in service.published:
-        if one.protocol != "tcp":
-            yield one.key, f"{one.target}/{one.protocol}: an arbiter and load are TCP only"
+                if isinstance(grant, dict) and key in grant:
+                    yield (*top, kind, index, key), "everybody on the machine may read it"
+    for port in service.published:
+        if port.protocol != "tcp":
+            yield port.key, f"{port.target}/{port.protocol}: an arbiter and load are TCP only"
 
 
-def _shared(services: Mapping[str, Service]) -> Iterator[tuple[Key, str]]:
-    """Volumes of more than one service, or of several machines: each machine has its own."""
-    users: dict[str, list[Service]] = {}
+def _find_shared_volumes(services: Mapping[str, Service]) -> Iterator[tuple[Key, str]]:
+    """Yield the volumes of several services or machines: in a fleet, each machine has its own."""
+    services_of_volume: dict[str, list[Service]] = {}
     for service in services.values():
-        for one in service.mounts:
-            if one.kind == "volume" and one.source:
-                users.setdefault(one.source, []).append(service)
-    for volume, sharing in users.items():
-        if len(sharing) > 1:
-            names = ", ".join(one.name for one in sharing)
+        for mount in service.mounts:
+            if mount.kind == "volume" and mount.source:
+                services_of_volume.setdefault(mount.source, []).append(service)
+    for volume, users in services_of_volume.items():
+        if len(users) > 1:
+            names = ", ".join(user.name for user in users)
             yield ("volumes", volume), f"{names} do not share it: each machine has its own"
-        elif sharing[0].replicas > 1:
+        elif users[0].replicas > 1:
             yield (
                 ("volumes", volume),
-                f"the {sharing[0].replicas} machines of {sharing[0].name} have one each",
+                f"the {users[0].replicas} machines of {users[0].name} have one each",
             )

@@ -18,7 +18,7 @@ import yaml  # type: ignore[import-untyped]
 from core.config_file import ConfigFile, Key, raise_all, read_text
 from core.errors import InputError
 from core.json_object import JsonObject
-from experiments.importers.compose.variables import Variables, bounded
+from experiments.importers.compose.variables import Variables, check_size
 
 SCHEMA = Path(__file__).with_name("compose-spec.json")
 BYTES_MAX = 1_000_000
@@ -47,8 +47,8 @@ for _tag, _pattern, _first in (
     )
 
 
-class _Reading:
-    """One pass over the nodes of a file."""
+class _Reader:
+    """Reads the nodes of one file, and counts them."""
 
     def __init__(self, path: Path, variables: Variables) -> None:
         self.path = path
@@ -71,35 +71,33 @@ class _Reading:
         if isinstance(node, yaml.MappingNode):
             return self.mapping(node, key)
         if isinstance(node, yaml.SequenceNode):
-            return [self.value(one, (*key, at)) for at, one in enumerate(node.value)]
+            return [self.value(item, (*key, index)) for index, item in enumerate(node.value)]
         return self.scalar(node, key)
 
     def mapping(self, node: yaml.MappingNode, key: Key) -> JsonObject:
-        """Return the keys of a mapping, merged with those of `<<`, over which its own take
-        precedence.
-        """
+        """Return the keys of a mapping, merged with those of `<<`. Its own keys take precedence."""
         merged: JsonObject = {}
-        own: JsonObject = {}
+        values: JsonObject = {}
         for name, value in node.value:
             if name.tag == _MERGE:
                 sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
                 for source in sources:
-                    found = self.value(source, key)
-                    if not isinstance(found, dict):
+                    base = self.value(source, key)
+                    if not isinstance(base, dict):
                         raise self.error(
-                            name.start_mark.line + 1, "a mapping to merge", repr(found)[:40]
+                            name.start_mark.line + 1, "a mapping to merge", repr(base)[:40]
                         )
-                    merged = {**found, **merged}
+                    merged = {**base, **merged}
                 continue
             if not isinstance(name, yaml.ScalarNode):
                 raise self.error(name.start_mark.line + 1, "a name before the colon", name.id)
-            if name.value in own:
+            if name.value in values:
                 raise self.error(
                     name.start_mark.line + 1, "each key once", f"{name.value} a second time"
                 )
             self.lines[(*key, name.value)] = name.start_mark.line + 1
-            own[name.value] = self.value(value, (*key, name.value))
-        return {**merged, **own}
+            values[name.value] = self.value(value, (*key, name.value))
+        return {**merged, **values}
 
     def scalar(self, node: yaml.Node, key: Key) -> Any:
         """Return a text with its variables filled in, a number, true, false or nothing."""
@@ -121,28 +119,27 @@ class _Reading:
         )
 
     def error(self, line: int, expected: str, got: str, hint: str = "Correct it.") -> InputError:
-        """Return the InputError at a line."""
         return InputError(f"{self.path}:{line}", expected=expected, got=got, hint=hint)
 
 
 def read_compose(path: Path, variables: Variables) -> ConfigFile:
     """Return the values of a Compose file, checked by the schema.
 
-    Raises InputError with file, line and key, for all that the schema refuses at once.
+    Raises InputError with file, line and key; errors of the schema are raised together.
     """
-    bounded(path, BYTES_MAX)
-    reading = _Reading(path, variables)
+    check_size(path, BYTES_MAX)
+    reader = _Reader(path, variables)
     try:
         node = yaml.compose(read_text(path), Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise reading.error(line, "valid YAML", str(error.problem)) from error
+        raise reader.error(line, "valid YAML", str(error.problem)) from error
     except (yaml.YAMLError, RecursionError) as error:
-        raise reading.error(1, "valid YAML", str(error).splitlines()[0]) from error
+        raise reader.error(1, "valid YAML", str(error).splitlines()[0]) from error
     if not isinstance(node, yaml.MappingNode):
-        raise reading.error(1, "a Compose file, with services", "none")
-    values = reading.mapping(node, ())
-    source = ConfigFile(path, values, lambda: reading.lines)
+        raise reader.error(1, "a Compose file, with services", "none")
+    values = reader.mapping(node, ())
+    source = ConfigFile(path, values, lambda: reader.lines)
     raise_all([*_schema_errors(source)][:ERRORS_MAX])
     return source
 
@@ -155,11 +152,11 @@ def _validator() -> Any:
 
 
 def _schema_errors(source: ConfigFile) -> Iterator[InputError]:
-    found = sorted(
+    errors = sorted(
         _validator().iter_errors(source.values), key=lambda error: list(map(str, error.path))
     )
-    for error in found:
-        key, deepest = tuple(error.absolute_path), _deepest(error)
+    for error in errors:
+        deepest = _deepest(error)
         if deepest.validator == "additionalProperties":
             known = deepest.schema.get("properties", {})
             for name in deepest.instance:
@@ -173,17 +170,17 @@ def _schema_errors(source: ConfigFile) -> Iterator[InputError]:
                     )
             continue
         key = tuple(deepest.absolute_path)
-        yield source.error(*key, expected=_expected(deepest), got=repr(deepest.instance)[:80])
+        yield source.error(*key, expected=_describe_rule(deepest), got=repr(deepest.instance)[:80])
 
 
 def _deepest(error: Any) -> Any:
-    """Return the error of failed alternatives that is deepest in the file."""
+    """Return, of the errors of failed alternatives, the one that is deepest in the file."""
     while error.context:
-        error = max(error.context, key=lambda one: len(one.absolute_path))
+        error = max(error.context, key=lambda alternative: len(alternative.absolute_path))
     return error
 
 
-def _expected(error: Any) -> str:
+def _describe_rule(error: Any) -> str:
     match error.validator:
         case "type":
             kinds = (

@@ -21,6 +21,7 @@ STARTED, HEALTHY, COMPLETED = (
     "service_healthy",
     "service_completed_successfully",
 )
+_LIMITS: Key = ("deploy", "resources", "limits")
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([bkmg]?)b?", re.IGNORECASE)
 _TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|m|h)")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -34,7 +35,7 @@ class SampleRequest(Strict):
 
 
 class LoadHints(Strict):
-    """`x-sparecraft.load`: what users ask, and how often."""
+    """`x-sparecraft.load`: the requests of users, and their rate."""
 
     rate_per_s: Annotated[float, Field(gt=0, strict=False)] = 10.0
     requests: Annotated[tuple[SampleRequest, ...], Field(strict=False, max_length=1000)] = ()
@@ -52,14 +53,14 @@ class Hints(Strict):
 
 
 class VolumeHints(Strict):
-    """`x-sparecraft` of a named volume: what it is filled with."""
+    """`x-sparecraft` of a named volume: its first content."""
 
     seed: str | None = None
 
 
 @dataclass(frozen=True)
 class Build:
-    """A build context, and how it is built."""
+    """A build context, and the options of its build."""
 
     context: Path
     dockerfile: str
@@ -91,10 +92,9 @@ class Mount:
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """A healthcheck: a program, the time that the service may take until it holds, and that of one
-    check [s]."""
+    """A healthcheck: its command, the longest start, and the longest check [s]."""
 
-    words: tuple[str, ...]
+    command: tuple[str, ...]
     start_s: float
     check_s: float
     key: Key
@@ -102,7 +102,7 @@ class HealthCheck:
 
 @dataclass(frozen=True)
 class Service:
-    """A service, its texts split into words, its sizes in MB, its paths absolute."""
+    """A service with its commands split into words, its sizes in MB and its paths absolute."""
 
     name: str
     image: str | None
@@ -143,16 +143,18 @@ def read_services(
     variables: Mapping[str, str],
     of_included: Mapping[str, Mapping[str, str]],
 ) -> dict[str, Service]:
-    """Return all services by name. Raises InputError at the first part that is none.
+    """Return all services by name. Raises InputError at the first invalid part.
 
-    Parameters: of_included, by name the variables of services that see others than the project's.
+    Parameters: of_included, by name the variables of services that do not see the project's.
     """
     services = source.values.get("services") or {}
     if not services:
         raise source.error("services", expected="at least one service", got="none", hint="Add one.")
     return {
-        name: _Reader(source, project, name, one or {}, of_included.get(name, variables)).service()
-        for name, one in services.items()
+        name: _Reader(
+            source, project, name, fields or {}, of_included.get(name, variables)
+        ).service()
+        for name, fields in services.items()
     }
 
 
@@ -164,11 +166,11 @@ class _Reader:
         source: ConfigFile,
         project: Path,
         name: str,
-        told: Mapping[str, Any],
+        values: Mapping[str, Any],
         variables: Mapping[str, str],
     ) -> None:
         self.source, self.project, self.name = source, project, name
-        self.told, self.variables = told, variables
+        self.values, self.variables = values, variables
 
     def refuse(
         self, *key: str | int, expected: str, got: str, hint: str = "Correct it."
@@ -177,64 +179,67 @@ class _Reader:
 
     def service(self) -> Service:
         healthcheck, no_healthcheck = self.healthcheck()
-        told = self.told
-        deploy = told.get("deploy") or {}
+        values = self.values
+        deploy = values.get("deploy") or {}
+        limits = (deploy.get("resources") or {}).get("limits") or {}
         return Service(
             name=self.name,
-            image=told.get("image"),
+            image=values.get("image"),
             build=self.build(),
-            entrypoint=self.words("entrypoint"),
-            command=self.words("command"),
-            user=None if told.get("user") is None else str(told["user"]),
-            workdir=told.get("working_dir"),
+            entrypoint=self.split_command("entrypoint"),
+            command=self.split_command("command"),
+            user=None if values.get("user") is None else str(values["user"]),
+            workdir=values.get("working_dir"),
             environment=self.environment(),
             depends_on=self.depends_on(),
             healthcheck=healthcheck,
             no_healthcheck=no_healthcheck,
             replicas=self.replicas(deploy),
-            cpus=self.cpus(deploy),
-            memory_mb=self.memory_mb(deploy),
+            cpus=self.cpus(limits),
+            memory_mb=self.memory_mb(limits),
             published=tuple(self.published()),
             exposed=tuple(self.exposed()),
             mounts=tuple(self.mounts()),
-            secrets=tuple(self.granted("secrets")),
-            configs=tuple(self.granted("configs")),
+            secrets=tuple(self.grants("secrets")),
+            configs=tuple(self.grants("configs")),
             networks=self.networks(),
-            names=tuple(str(told[key]) for key in ("container_name", "hostname") if told.get(key)),
-            links=tuple(str(link) for link in told.get("links") or ()),
+            names=tuple(
+                str(values[key]) for key in ("container_name", "hostname") if values.get(key)
+            ),
+            links=tuple(str(link) for link in values.get("links") or ()),
             restart=self.restarts(deploy),
-            profiles=tuple(told.get("profiles") or ()),
+            profiles=tuple(values.get("profiles") or ()),
             hints=self.hints(),
             source=self.source,
         )
 
     def hints(self) -> Hints:
-        told = self.told.get("x-sparecraft") or {}
+        hints = self.values.get("x-sparecraft") or {}
         key = ("services", self.name, "x-sparecraft")
-        if not isinstance(told, dict):
-            raise self.source.error(*key, expected="keys and values", got=repr(told)[:40])
-        return check(self.source.part(told, *key), Hints)
+        if not isinstance(hints, dict):
+            raise self.source.error(*key, expected="keys and values", got=repr(hints)[:40])
+        return check(self.source.part(hints, *key), Hints)
 
-    def words(self, key: str) -> tuple[str, ...] | None:
-        told = self.told.get(key)
-        if told is None:
+    def split_command(self, key: str) -> tuple[str, ...] | None:
+        value = self.values.get(key)
+        if value is None:
             return None
-        if isinstance(told, str):
+        if isinstance(value, str):
             try:
-                return tuple(shlex.split(told))
+                return tuple(shlex.split(value))
             except ValueError as error:
                 raise self.refuse(
                     key, expected="words as a shell has them", got=str(error)
                 ) from error
-        return tuple(str(word) for word in told)
+        return tuple(str(word) for word in value)
 
     def build(self) -> Build | None:
-        told = self.told.get("build")
-        if told is None:
+        build = self.values.get("build")
+        if build is None:
             return None
         key: Key = ("services", self.name, "build")
-        told = {"context": told} if isinstance(told, str) else told
-        context = str(told.get("context", "."))
+        build = {"context": build} if isinstance(build, str) else build
+        context = str(build.get("context", "."))
         if re.match(r"^(https?|git|ssh)://|^git@|^github\.com/", context):
             raise self.refuse(
                 "build",
@@ -245,24 +250,26 @@ class _Reader:
             )
         return Build(
             context=(self.project / context).resolve(),
-            dockerfile=str(told.get("dockerfile", "Dockerfile")),
-            inline=told.get("dockerfile_inline"),
-            target=told.get("target"),
+            dockerfile=str(build.get("dockerfile", "Dockerfile")),
+            inline=build.get("dockerfile_inline"),
+            target=build.get("target"),
             arguments={
-                k: v for k, v in self.pairs(told.get("args"), "build", "args") if v is not None
+                name: value
+                for name, value in self.pairs(build.get("args"), "build", "args")
+                if value is not None
             },
             key=key,
         )
 
-    def pairs(self, told: Any, *key: str) -> Iterator[tuple[str, str | None]]:
-        """Read a list of NAME=value, or a mapping; a name without a value is taken from the
-        environment.
+    def pairs(self, entries: Any, *key: str) -> Iterator[tuple[str, str | None]]:
+        """Yield the pairs of a list of NAME=value, or of a mapping. A name without a value takes it
+        from the environment.
         """
         items: list[tuple[str, Any]] = []
-        if isinstance(told, dict):
-            items = list(told.items())
+        if isinstance(entries, dict):
+            items = list(entries.items())
         else:
-            for line in told or ():
+            for line in entries or ():
                 name, equals, value = str(line).partition("=")
                 items.append((name, value if equals else None))
         for name, value in items:
@@ -274,67 +281,67 @@ class _Reader:
                 yield name, str(value).lower() if isinstance(value, bool) else str(value)
 
     def environment(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        files = self.told.get("env_file") or ()
-        for at, told in enumerate([files] if isinstance(files, str) else files):
-            one = {"path": told} if isinstance(told, str) else told
-            path = self.project / one["path"]
-            if not path.is_file() and one.get("required", True):
+        variables: dict[str, str] = {}
+        files = self.values.get("env_file") or ()
+        for index, entry in enumerate([files] if isinstance(files, str) else files):
+            file = {"path": entry} if isinstance(entry, str) else entry
+            path = self.project / file["path"]
+            if not path.is_file() and file.get("required", True):
                 raise self.refuse(
                     "env_file",
-                    *([] if isinstance(files, str) else [at]),
+                    *([] if isinstance(files, str) else [index]),
                     expected="an existing file",
-                    got=str(one["path"]),
+                    got=str(file["path"]),
                     hint="Make it, or say required: false.",
                 )
             if path.is_file():
-                found.update(read_variables(path, self.variables))
-        own = self.pairs(self.told.get("environment"), "environment")
-        return {**found, **{name: value for name, value in own if value is not None}}
+                variables.update(read_variables(path, self.variables))
+        pairs = self.pairs(self.values.get("environment"), "environment")
+        return {**variables, **{name: value for name, value in pairs if value is not None}}
 
     def depends_on(self) -> dict[str, str]:
-        told = self.told.get("depends_on") or {}
-        found = (
-            {name: str(one["condition"]) for name, one in told.items()}
-            if isinstance(told, dict)
-            else dict.fromkeys(told, STARTED)
+        dependencies = self.values.get("depends_on") or {}
+        conditions = (
+            {name: str(dependency["condition"]) for name, dependency in dependencies.items()}
+            if isinstance(dependencies, dict)
+            else dict.fromkeys(dependencies, STARTED)
         )
         services = self.source.values["services"]
-        for name in found:
+        for name in conditions:
             if name not in services and not (
-                isinstance(told, dict) and told[name].get("required") is False
+                isinstance(dependencies, dict) and dependencies[name].get("required") is False
             ):
                 raise self.refuse(
                     "depends_on", expected=f"one of the services {', '.join(services)}", got=name
                 )
-        return {name: condition for name, condition in found.items() if name in services}
+        return {name: condition for name, condition in conditions.items() if name in services}
 
     def healthcheck(self) -> tuple[HealthCheck | None, bool]:
-        """Return the healthcheck; and true where it says that there is none, not the image's
-        either.
-        """
-        told = self.told.get("healthcheck")
-        if told is None:
+        """Return the healthcheck, and true if it also disables that of the image."""
+        healthcheck = self.values.get("healthcheck")
+        if healthcheck is None:
             return None, False
-        test = told.get("test")
-        if told.get("disable") or test in ("NONE", ["NONE"]):
+        test = healthcheck.get("test")
+        if healthcheck.get("disable") or test in ("NONE", ["NONE"]):
             return None, True
-        if test is None:  # other times for the image's own
+        if test is None:  # only times, for the healthcheck of the image
             return None, False
         key: Key = ("services", self.name, "healthcheck")
-        words = ("/bin/sh", "-c", test) if isinstance(test, str) else self._healthcheck_words(test)
-        interval = self.seconds(told, "interval", 30.0)
-        start = self.seconds(told, "start_period", 0.0)
+        command = (
+            ("/bin/sh", "-c", test) if isinstance(test, str) else self._healthcheck_command(test)
+        )
+        interval = self.seconds(healthcheck, "interval", 30.0)
+        start_s = self.seconds(healthcheck, "start_period", 0.0)
         try:
-            retries = int(told.get("retries", 3))
+            retries = int(healthcheck.get("retries", 3))
         except ValueError as error:
             raise self.refuse(
-                "healthcheck", "retries", expected="a number", got=str(told["retries"])
+                "healthcheck", "retries", expected="a number", got=str(healthcheck["retries"])
             ) from error
-        check_s = self.seconds(told, "timeout", 0.0)
-        return HealthCheck(words, start + interval * retries, check_s, key), False
+        check_s = self.seconds(healthcheck, "timeout", 0.0)
+        return HealthCheck(command, start_s + interval * retries, check_s, key), False
 
-    def _healthcheck_words(self, test: Sequence[str]) -> tuple[str, ...]:
+    def _healthcheck_command(self, test: Sequence[str]) -> tuple[str, ...]:
         if len(test) > 1 and test[0] == "CMD":
             return tuple(map(str, test[1:]))
         if len(test) == 2 and test[0] == "CMD-SHELL":
@@ -346,8 +353,8 @@ class _Reader:
             got=repr(list(test))[:80],
         )
 
-    def seconds(self, told: Mapping[str, Any], key: str, default: float) -> float:
-        text = told.get(key)
+    def seconds(self, fields: Mapping[str, Any], key: str, default: float) -> float:
+        text = fields.get(key)
         if text is None:
             return default
         parts = _TIME.findall(str(text))
@@ -355,64 +362,51 @@ class _Reader:
             raise self.refuse("healthcheck", key, expected="a time such as 1m30s", got=str(text))
         return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
+    def pick(self, value: Any, key: Key, fallback: str) -> tuple[Any, Key]:
+        """Return the first value that is set, of `key` or of the service's key `fallback`, and
+        its key.
+        """
+        return (self.values.get(fallback), (fallback,)) if value is None else (value, key)
+
     def replicas(self, deploy: Mapping[str, Any]) -> int:
-        for key, told in (
-            (("deploy", "replicas"), deploy.get("replicas")),
-            (("scale",), self.told.get("scale")),
-        ):
-            if told is not None:
-                try:
-                    count = int(told)
-                except ValueError:
-                    count = -1
-                if not 0 <= count <= 100:
-                    raise self.refuse(*key, expected="a number from 0 to 100", got=str(told))
-                return count
-        return 1
+        value, key = self.pick(deploy.get("replicas"), ("deploy", "replicas"), "scale")
+        count = 1 if value is None else _number(value, int)
+        if not 0 <= count <= 100:
+            raise self.refuse(*key, expected="a number from 0 to 100", got=str(value))
+        return int(count)
 
-    def cpus(self, deploy: Mapping[str, Any]) -> float | None:
-        limits = (deploy.get("resources") or {}).get("limits") or {}
-        for key, told in (
-            (("deploy", "resources", "limits", "cpus"), limits.get("cpus")),
-            (("cpus",), self.told.get("cpus")),
-        ):
-            if told is not None:
-                try:
-                    count = float(told)
-                except ValueError:
-                    count = -1.0
-                if not 0 < count <= 256:
-                    raise self.refuse(*key, expected="a number above 0, up to 256", got=str(told))
-                return count
-        return None
+    def cpus(self, limits: Mapping[str, Any]) -> float | None:
+        value, key = self.pick(limits.get("cpus"), (*_LIMITS, "cpus"), "cpus")
+        if value is None:
+            return None
+        count = _number(value, float)
+        if not 0 < count <= 256:
+            raise self.refuse(*key, expected="a number above 0, up to 256", got=str(value))
+        return count
 
-    def memory_mb(self, deploy: Mapping[str, Any]) -> int | None:
-        limits = (deploy.get("resources") or {}).get("limits") or {}
-        for key, told in (
-            (("deploy", "resources", "limits", "memory"), limits.get("memory")),
-            (("mem_limit",), self.told.get("mem_limit")),
-        ):
-            if told is not None:
-                size = _SIZE.fullmatch(str(told).strip())
-                if size is None:
-                    raise self.refuse(*key, expected="a size such as 256m", got=str(told))
-                power = " kmg".index(size[2].lower() or " ") if size[2].lower() != "b" else 0
-                return int(float(size[1]) * 1024**power / 1e6)
-        return None
+    def memory_mb(self, limits: Mapping[str, Any]) -> int | None:
+        value, key = self.pick(limits.get("memory"), (*_LIMITS, "memory"), "mem_limit")
+        if value is None:
+            return None
+        size = _SIZE.fullmatch(str(value).strip())
+        if size is None:
+            raise self.refuse(*key, expected="a size such as 256m", got=str(value))
+        power = " kmg".index(size[2].lower() or " ") if size[2].lower() != "b" else 0
+        return int(float(size[1]) * 1024**power / 1e6)
 
     def published(self) -> Iterator[Published]:
-        for at, told in enumerate(self.told.get("ports") or ()):
-            key: Key = ("services", self.name, "ports", at)
-            if isinstance(told, dict):
+        for index, entry in enumerate(self.values.get("ports") or ()):
+            key: Key = ("services", self.name, "ports", index)
+            if isinstance(entry, dict):
                 yield from self._range(
-                    str(told.get("target", "")),
-                    str(told.get("published", "")),
-                    str(told.get("host_ip", "")),
-                    str(told.get("protocol", "tcp")),
+                    str(entry.get("target", "")),
+                    str(entry.get("published", "")),
+                    str(entry.get("host_ip", "")),
+                    str(entry.get("protocol", "tcp")),
                     key,
                 )
                 continue
-            text, _, protocol = str(told).partition("/")
+            text, _, protocol = str(entry).partition("/")
             ahead, _, target = text.rpartition(":")
             ip, _, host = ahead.rpartition(":")
             yield from self._range(target, host, ip.strip("[]"), protocol or "tcp", key)
@@ -429,102 +423,113 @@ class _Reader:
             raise self.source.error(
                 *key, expected="a port such as 8080:80", got=f"{host}:{target}".strip(":")
             )
-        for at, port in enumerate(inside):
-            shown = f"{ip}:{outside[at]}" if len(outside) == len(inside) else ""
-            yield Published(port, shown, protocol, key)
+        for index, port in enumerate(inside):
+            address = f"{ip}:{outside[index]}" if len(outside) == len(inside) else ""
+            yield Published(port, address, protocol, key)
 
     def exposed(self) -> Iterator[int]:
-        for at, told in enumerate(self.told.get("expose") or ()):
-            text, _, protocol = str(told).partition("/")
+        for index, entry in enumerate(self.values.get("expose") or ()):
+            text, _, protocol = str(entry).partition("/")
             ports = _ports(text)
             if ports is None:
-                raise self.refuse("expose", at, expected="a port", got=str(told))
+                raise self.refuse("expose", index, expected="a port", got=str(entry))
             if protocol in ("", "tcp"):
                 yield from ports
 
     def mounts(self) -> Iterator[Mount]:
-        named = self.source.values.get("volumes") or {}
-        for at, told in enumerate(self.told.get("volumes") or ()):
-            key: Key = ("services", self.name, "volumes", at)
-            if isinstance(told, dict):
-                kind, source = str(told["type"]), str(told.get("source", ""))
-                target = str(told.get("target", ""))
+        volumes = self.source.values.get("volumes") or {}
+        for index, entry in enumerate(self.values.get("volumes") or ()):
+            key: Key = ("services", self.name, "volumes", index)
+            if isinstance(entry, dict):
+                kind, source = str(entry["type"]), str(entry.get("source", ""))
+                target = str(entry.get("target", ""))
             else:
-                kind, source, target = _short_mount(str(told))
+                kind, source, target = _short_mount(str(entry))
             if not target.startswith("/"):
                 raise self.source.error(
                     *key, expected="an absolute path in the container", got=target or "none"
                 )
-            if kind == "volume" and source and source not in named:
+            if kind == "volume" and source and source not in volumes:
                 raise self.source.error(
                     *key,
-                    expected=f"one of the volumes {', '.join(named) or '(none is declared)'}",
+                    expected=f"one of the volumes {', '.join(volumes) or '(none is declared)'}",
                     got=source,
                     hint="Declare it under volumes; a folder begins with ./ or /.",
                 )
             yield Mount(kind, source, target, key)
-        tmpfs = self.told.get("tmpfs") or ()
+        tmpfs = self.values.get("tmpfs") or ()
         for path in [tmpfs] if isinstance(tmpfs, str) else tmpfs:
             yield Mount("tmpfs", "", str(path).partition(":")[0], ("services", self.name, "tmpfs"))
 
-    def granted(self, kind: str) -> Iterator[Mount]:
-        """Secrets or configs, each with the path at which the service finds it."""
-        known = self.source.values.get(kind) or {}
-        for at, told in enumerate(self.told.get(kind) or ()):
-            one = {"source": told} if isinstance(told, str) else told
-            name = str(one["source"]) if "source" in one else ""
-            key: Key = ("services", self.name, kind, at)
-            if name not in known:
+    def grants(self, kind: str) -> Iterator[Mount]:
+        """Yield secrets or configs, each with its path in the service."""
+        declared = self.source.values.get(kind) or {}
+        for index, entry in enumerate(self.values.get(kind) or ()):
+            grant = {"source": entry} if isinstance(entry, str) else entry
+            name = str(grant["source"]) if "source" in grant else ""
+            key: Key = ("services", self.name, kind, index)
+            if name not in declared:
                 raise self.source.error(
                     *key,
-                    expected=f"one of the {kind} {', '.join(known) or '(none is declared)'}",
+                    expected=f"one of the {kind} {', '.join(declared) or '(none is declared)'}",
                     got=name,
                 )
             default = f"/run/secrets/{name}" if kind == "secrets" else f"/{name}"
-            target = str(one.get("target") or default)
+            target = str(grant.get("target") or default)
             if not target.startswith("/"):
                 target = f"/run/secrets/{target}" if kind == "secrets" else f"/{target}"
             yield Mount(kind, name, target, key)
 
     def networks(self) -> dict[str, tuple[str, ...]]:
-        """Network to the further names that the service has in it."""
-        told = self.told.get("networks")
-        if not told:
+        """Return, for each network of the service, its aliases there."""
+        networks = self.values.get("networks")
+        if not networks:
             return {"default": ()}
-        named = self.source.values.get("networks") or {}
-        found: dict[str, tuple[str, ...]] = dict.fromkeys(told, ())
-        if isinstance(told, dict):
-            found = {name: tuple((one or {}).get("aliases") or ()) for name, one in told.items()}
-        for name in found:
-            if name not in named and name != "default":
+        declared = self.source.values.get("networks") or {}
+        aliases: dict[str, tuple[str, ...]] = dict.fromkeys(networks, ())
+        if isinstance(networks, dict):
+            aliases = {
+                name: tuple((network or {}).get("aliases") or ())
+                for name, network in networks.items()
+            }
+        for name in aliases:
+            if name not in declared and name != "default":
                 raise self.refuse(
                     "networks",
-                    expected=f"one of the networks {', '.join(named) or '(none is declared)'}",
+                    expected=f"one of the networks {', '.join(declared) or '(none is declared)'}",
                     got=name,
                 )
-        return found
+        return aliases
 
     def restarts(self, deploy: Mapping[str, Any]) -> bool:
         condition = (deploy.get("restart_policy") or {}).get("condition")
         if condition is not None:
             return str(condition) != "none"
-        return str(self.told.get("restart") or "no") not in ("no", "False", "false")
+        return str(self.values.get("restart") or "no") not in ("no", "False", "false")
+
+
+def _number(value: Any, kind: type[float]) -> float:
+    """Return a value as a number; -1 if it is none."""
+    try:
+        return kind(value)
+    except ValueError:
+        return -1
 
 
 def _ports(text: str) -> list[int] | None:
-    """Return the ports of `80` or `80-82`; None if that is none."""
-    found = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", text)
-    if found is None:
+    """Return the ports of `80` or `80-82`; None for any other text."""
+    match = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", text)
+    if match is None:
         return None
-    first = int(found[1])
-    last = int(found[2] or first)
+    first = int(match[1])
+    last = int(match[2] or first)
     return (
         list(range(first, last + 1)) if 1 <= first <= last <= 65535 and last - first < 100 else None
     )
 
 
 def _short_mount(text: str) -> tuple[str, str, str]:
-    """Kind, source and target of SOURCE:TARGET[:OPTIONS] or TARGET."""
+    """Return kind, source and target of SOURCE:TARGET[:OPTIONS] or TARGET."""
     parts = text.split(":")
     if len(parts) == 1:
         return "volume", "", parts[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,8 @@ TIER_NAME_MAX = 20
 _URL = re.compile(r"https?://(?:localhost|127\.0\.0\.1|0\.0\.0\.0)(?::([0-9]+))?(/[^\s'\"|;&)]*)?")
 _BARE_URL = re.compile(r"\b(?:localhost|127\.0\.0\.1)(?::([0-9]+))?(/[^\s'\"|;&)]*)")
 _OF_HOSTS = re.compile(r"HOST|SERVER|ADDR|UR[IL]|ENDPOINT|UPSTREAM|BROKER|NODE", re.IGNORECASE)
-_TEXT_BYTES_MAX = 200_000  # a larger file is not looked through for names
-_TEXTS_MAX = 500  # files of a context that are
+_TEXT_BYTES_MAX = 200_000  # larger files are not searched for names
+_TEXTS_MAX = 500  # files of a context that are searched
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,12 @@ class Tier:
 
     @property
     def nodes(self) -> int:
-        """The number of machines."""
         return self.service.replicas
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The protocol and the port of a service, where the file does not say them."""
+    """The protocol and the port of a service, if the file does not give them."""
 
     protocol: str
     port: int | None = None
@@ -63,34 +62,34 @@ def _known_images() -> JsonObject:
 
 
 def image_facts(service: Service) -> Mapping[str, Any]:
-    """Return the facts known of the service's image by its name; nothing for one that is built, or
-    that runs another program than its own.
+    """Return the known facts of the service's image, by its name. They are empty for an image that
+    is built, and for a service that runs another program than the image's.
     """
     if service.image is None or service.build is not None or service.entrypoint:
         return {}
     name = service.image.partition("@")[0].rpartition("/")[2].partition(":")[0]
-    found: Mapping[str, Any] = _known_images()["images"].get(name, {})
-    return found
+    facts: Mapping[str, Any] = _known_images()["images"].get(name, {})
+    return facts
 
 
 def ports_of(service: Service) -> tuple[int, ...]:
-    """Return all TCP ports that the file says it listens on, the likeliest first."""
+    """Return all TCP ports on which the service listens by the file, the likeliest first."""
     from_healthcheck = [port for port, _ in urls_of(service)]
-    published = [one.target for one in service.published if one.protocol == "tcp"]
-    in_build = _exposed_in(service)
+    published = [port.target for port in service.published if port.protocol == "tcp"]
+    in_build = _find_exposed_ports(service)
     return tuple(dict.fromkeys([*published, *service.exposed, *from_healthcheck, *in_build]))
 
 
 def urls_of(service: Service) -> list[tuple[int, str]]:
-    """Port and path of each URL of its own that its healthcheck asks."""
+    """Return port and path of each of the service's own URLs that its healthcheck requests."""
     if service.healthcheck is None:
         return []
-    words = " ".join(service.healthcheck.words)
-    found = _URL.findall(words) or _BARE_URL.findall(words)
-    return [(int(port or 80), path or "/") for port, path in found if int(port or 80) <= 65535]
+    command = " ".join(service.healthcheck.command)
+    urls = _URL.findall(command) or _BARE_URL.findall(command)
+    return [(int(port or 80), path or "/") for port, path in urls if int(port or 80) <= 65535]
 
 
-def _exposed_in(service: Service) -> list[int]:
+def _find_exposed_ports(service: Service) -> list[int]:
     if service.build is None:
         return []
     path = service.build.context / service.build.dockerfile
@@ -98,36 +97,36 @@ def _exposed_in(service: Service) -> list[int]:
         path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     )
     lines = re.findall(r"^\s*EXPOSE\s+(.+)$", text, re.MULTILINE | re.IGNORECASE)
-    words = [word.partition("/") for line in lines for word in line.split()]
-    return [int(port) for port, _, kind in words if port.isdigit() and kind in ("", "tcp")]
+    ports = [port.partition("/") for line in lines for port in line.split()]
+    return [int(port) for port, _, kind in ports if port.isdigit() and kind in ("", "tcp")]
 
 
 def tiers_of(
     services: Mapping[str, Service], source: ConfigFile, ask: Ask, left_out: dict[str, str]
 ) -> dict[str, Tier]:
-    """Service name to its tier, calls included; services that cannot be one go into `left_out`,
-    each with the reason.
+    """Return the tiers with their calls, by service name. Services that cannot be a tier go into
+    `left_out`, each with the reason.
 
-    Raises InputError for too many tiers, for a service whose protocol nobody says, and for cycles.
+    Raises InputError for too many tiers, for a service of unknown protocol, and for cycles.
     """
-    names = _names(services)
-    texts = {name: tuple(_texts(one)) for name, one in services.items()}
+    names = _name_tiers(services)
+    texts = {name: tuple(_read_texts(service)) for name, service in services.items()}
     tiers: dict[str, Tier] = {}
     for name, service in services.items():
-        found = _answer(service, ask, _named_ports(service, services, texts))
-        if found is None:
+        answer = _find_answer(service, ask, _find_named_ports(service, services, texts))
+        if answer is None:
             left_out[name] = "it serves no port, so no tier: x-sparecraft.port names one"
             continue
         facts, hints = image_facts(service), service.hints
-        keeps = any(one.kind == "volume" and one.source for one in service.mounts)
-        asked = facts.get("arbiter", True) if hints.arbiter is None else hints.arbiter
+        has_volume = any(mount.kind == "volume" and mount.source for mount in service.mounts)
+        with_arbiter = facts.get("arbiter", True) if hints.arbiter is None else hints.arbiter
         tiers[name] = Tier(
             names[name],
             service,
-            found.protocol,
-            found.port or 0,
-            hints.state or facts.get("state") or ("own" if keeps else "none"),
-            bool(asked),
+            answer.protocol,
+            answer.port or 0,
+            hints.state or facts.get("state") or ("own" if has_volume else "none"),
+            bool(with_arbiter),
         )
     if len(tiers) > TIERS_MAX:
         raise source.error(
@@ -136,42 +135,37 @@ def tiers_of(
             got=str(len(tiers)),
             hint="Take some out, or give them profiles.",
         )
-    called = _calls(tiers, source, texts)
-    return {
-        name: Tier(
-            tier.name,
-            tier.service,
-            tier.protocol,
-            tier.port,
-            tier.state,
-            tier.arbiter,
-            tuple(called[name]),
-        )
-        for name, tier in tiers.items()
-    }
+    calls = _find_calls(tiers, source, texts)
+    return {name: replace(tier, calls=tuple(calls[name])) for name, tier in tiers.items()}
 
 
 def is_recognised(service: Service) -> bool:
     """Tell whether the file, or the name of the image, defines the service's protocol and port."""
     try:
-        return _answer(service, lambda _: None) is not None
+        return _find_answer(service, lambda _: None) is not None
     except InputError:
         return False
 
 
-def _answer(service: Service, ask: Ask, named: Sequence[int] = ()) -> Answer | None:
-    """Protocol and port; None if it serves nothing that the files tell of.
+def _find_answer(service: Service, ask: Ask, named_ports: Sequence[int] = ()) -> Answer | None:
+    """Return protocol and port of a service; None if no file shows that it serves something.
 
-    Parameters: named, ports that other services' files name with it.
+    Parameters: named_ports, the ports that files of other services give together with its name.
     """
-    told, facts = ask(service), image_facts(service)
-    ports = ports_of(service) or named
+    user_answer, facts = ask(service), image_facts(service)
+    ports = ports_of(service) or named_ports
     hints = service.hints
-    port = hints.port or (told.port if told else None)
+    port = hints.port or (user_answer.port if user_answer else None)
     if port is None:
-        usual = facts.get("port")
-        port = usual if usual and (not ports or usual in ports) else next(iter(ports), None)
-    protocol = hints.protocol or (told.protocol if told and told.protocol else None)
+        default_port = facts.get("port")
+        port = (
+            default_port
+            if default_port and (not ports or default_port in ports)
+            else next(iter(ports), None)
+        )
+    protocol = hints.protocol or (
+        user_answer.protocol if user_answer and user_answer.protocol else None
+    )
     if protocol is None and (not ports or facts.get("port") in (port, None)):
         protocol = facts.get("protocol")
     if protocol is None and port is not None:
@@ -192,74 +186,82 @@ def _answer(service: Service, ask: Ask, named: Sequence[int] = ()) -> Answer | N
     return Answer(protocol, port)
 
 
-def _names(services: Iterable[str]) -> dict[str, str]:
-    """Tier names: a-z, 0-9 and hyphens, at most 20, none of the fleet's own machines."""
+def _name_tiers(services: Iterable[str]) -> dict[str, str]:
+    """Return a tier name for each service: at most 20 of a-z, 0-9 and hyphens, and no name of the
+    fleet's own machines.
+    """
     helpers = {name for name, role in find_roles().items() if not role.tier}
-    found: dict[str, str] = {}
+    tier_names: dict[str, str] = {}
     for service in services:
         name = re.sub(r"[^a-z0-9]+", "-", service.lower()).strip("-") or "service"
         name = name if name[0].isalpha() else f"s-{name}"
         name = f"{name}-service" if name in helpers else name
         name, count = name[:TIER_NAME_MAX].strip("-"), 1
         base = name
-        while name in found.values():
+        while name in tier_names.values():
             count += 1
             name = f"{base[: TIER_NAME_MAX - 3].strip('-')}-{count}"
-        found[service] = name
-    return found
+        tier_names[service] = name
+    return tier_names
 
 
-def _calls(
+def _find_calls(
     tiers: Mapping[str, Tier], source: ConfigFile, texts: Mapping[str, Sequence[str]]
 ) -> dict[str, list[str]]:
-    """Service to the services that it calls: by what the file says first, then by what its own
-    files name, at last by who else can reach a store that nobody names."""
-    called: dict[str, list[str]] = {name: [] for name in tiers}
+    """Return for each service the services that it calls. Calls that the Compose file states come
+    first, then names in the service's own files. A store that nobody names is called by all HTTP
+    services that can reach it.
+    """
+    calls: dict[str, list[str]] = {name: [] for name in tiers}
     for name, tier in tiers.items():
-        for other in tier.service.hints.calls or ():
-            if other not in tiers or other == name:
-                known = ", ".join(one for one in tiers if one != name)
+        for callee in tier.service.hints.calls or ():
+            if callee not in tiers or callee == name:
+                known = ", ".join(service for service in tiers if service != name)
                 raise source.error(
                     *tier.service.key,
                     "x-sparecraft",
                     "calls",
                     expected=f"some of {known}",
-                    got=other,
+                    got=callee,
                 )
-        called[name] = list(tier.service.hints.calls or _callees(tier.service, tiers))
-    _refuse_cycles(called, source)
+        calls[name] = list(tier.service.hints.calls or _find_callees(tier.service, tiers))
+    _refuse_cycles(calls, source)
     for name, tier in tiers.items():
         if tier.service.hints.calls is None and tier.protocol == "http":
-            for other in _mentioned(tier.service, tiers, texts[name]):
-                _add(called, name, other)
+            for callee in _find_mentioned(tier.service, tiers, texts[name]):
+                _add_call(calls, name, callee)
     for name, tier in tiers.items():
-        if tier.protocol != "http" and not any(name in others for others in called.values()):
-            for other, caller in tiers.items():
+        if tier.protocol != "http" and not any(name in callees for callees in calls.values()):
+            for caller_name, caller in tiers.items():
                 fits = caller.protocol == "http" and caller.service.hints.calls is None
-                if fits and _reach(caller.service, tier.service):
-                    _add(called, other, name)
-    return called
+                if fits and _share_network(caller.service, tier.service):
+                    _add_call(calls, caller_name, name)
+    return calls
 
 
-def _add(called: dict[str, list[str]], caller: str, other: str) -> None:
-    """A call more, unless it would close a cycle: then neither says who calls whom."""
-    if caller != other and other not in called[caller] and caller not in _reached(called, other):
-        called[caller].append(other)
+def _add_call(calls: dict[str, list[str]], caller: str, callee: str) -> None:
+    """Add a call, unless it would close a cycle: the direction is unknown then."""
+    if (
+        caller != callee
+        and callee not in calls[caller]
+        and caller not in _find_reachable(calls, callee)
+    ):
+        calls[caller].append(callee)
 
 
-def _reached(called: Mapping[str, list[str]], start: str) -> set[str]:
-    found, todo = set(), [start]
+def _find_reachable(calls: Mapping[str, list[str]], start: str) -> set[str]:
+    reachable, todo = set(), [start]
     while todo:
         name = todo.pop()
-        if name not in found:
-            found.add(name)
-            todo += called.get(name, [])
-    return found
+        if name not in reachable:
+            reachable.add(name)
+            todo += calls.get(name, [])
+    return reachable
 
 
-def _refuse_cycles(called: Mapping[str, list[str]], source: ConfigFile) -> None:
-    for name, others in called.items():
-        if any(name in _reached(called, other) for other in others):
+def _refuse_cycles(calls: Mapping[str, list[str]], source: ConfigFile) -> None:
+    for name, callees in calls.items():
+        if any(name in _find_reachable(calls, callee) for callee in callees):
             raise source.error(
                 "services",
                 name,
@@ -270,15 +272,21 @@ def _refuse_cycles(called: Mapping[str, list[str]], source: ConfigFile) -> None:
 
 
 def dependency_cycles(services: Mapping[str, Service]) -> Iterator[InputError]:
-    """Cycles of depends_on, at the first service of each."""
-    depends = {name: list(one.depends_on) for name, one in services.items()}
-    seen: set[str] = set()
-    for name, one in services.items():
-        circle = {other for other in _reached(depends, name) if name in _reached(depends, other)}
-        if name not in seen and any(name in _reached(depends, other) for other in one.depends_on):
-            seen |= circle
-            yield one.source.error(
-                *one.key,
+    """Yield an error for each cycle of depends_on, at its first service."""
+    depends = {name: list(service.depends_on) for name, service in services.items()}
+    reported: set[str] = set()
+    for name, service in services.items():
+        circle = {
+            dependency
+            for dependency in _find_reachable(depends, name)
+            if name in _find_reachable(depends, dependency)
+        }
+        if name not in reported and any(
+            name in _find_reachable(depends, dependency) for dependency in service.depends_on
+        ):
+            reported |= circle
+            yield service.source.error(
+                *service.key,
                 "depends_on",
                 expected="services that do not depend on each other in a circle",
                 got=", ".join(sorted(circle)),
@@ -286,47 +294,55 @@ def dependency_cycles(services: Mapping[str, Service]) -> Iterator[InputError]:
             )
 
 
-def _reach(one: Service, other: Service) -> bool:
-    return bool(set(one.networks) & set(other.networks))
+def _share_network(first: Service, second: Service) -> bool:
+    return bool(set(first.networks) & set(second.networks))
 
 
-def _callees(service: Service, tiers: Mapping[str, Tier]) -> Iterator[str]:
-    """Services that depends_on and links name, or that a network leads to."""
-    named = [*service.depends_on, *(link.partition(":")[0] for link in service.links)]
-    for other in dict.fromkeys(named):
-        if other in tiers and other != service.name and _reach(service, tiers[other].service):
-            yield other
+def _find_callees(service: Service, tiers: Mapping[str, Tier]) -> Iterator[str]:
+    """Yield the services that depends_on and links name, if a network leads to them."""
+    names = [*service.depends_on, *(link.partition(":")[0] for link in service.links)]
+    for callee in dict.fromkeys(names):
+        if (
+            callee in tiers
+            and callee != service.name
+            and _share_network(service, tiers[callee].service)
+        ):
+            yield callee
 
 
 def names_of(service: Service, caller: Service) -> tuple[str, ...]:
     """Return the names by which `caller` finds the service."""
-    shared = set(service.networks) & set(caller.networks)
-    aliases = [name for network in sorted(shared) for name in service.networks[network]]
+    shared_networks = set(service.networks) & set(caller.networks)
+    aliases = [name for network in sorted(shared_networks) for name in service.networks[network]]
     links = [link.split(":") for link in caller.links]
-    linked = [parts[1] for parts in links if len(parts) == 2 and parts[0] == service.name]
-    return tuple(dict.fromkeys([service.name, *service.names, *aliases, *linked]))
+    link_names = [parts[1] for parts in links if len(parts) == 2 and parts[0] == service.name]
+    return tuple(dict.fromkeys([service.name, *service.names, *aliases, *link_names]))
 
 
-def _named_ports(
+def _find_named_ports(
     service: Service, services: Mapping[str, Service], texts: Mapping[str, Sequence[str]]
 ) -> list[int]:
-    """Ports that stand after the service's name in what other services are told, or made of."""
-    found: list[int] = []
-    for other in services.values():
-        if other.name == service.name or not _reach(service, other):
+    """Return the ports after the service's name in settings and files of other services."""
+    ports: list[int] = []
+    for caller in services.values():
+        if caller.name == service.name or not _share_network(service, caller):
             continue
-        names = "|".join(map(re.escape, names_of(service, other)))
+        names = "|".join(map(re.escape, names_of(service, caller)))
         port = re.compile(rf"(?<![\w.-])(?:{names}):([0-9]{{2,5}})\b")
-        for text in texts[other.name]:
-            found += [int(one) for one in port.findall(text) if int(one) <= 65535]
-    return list(dict.fromkeys(found))
+        for text in texts[caller.name]:
+            ports += [int(number) for number in port.findall(text) if int(number) <= 65535]
+    return list(dict.fromkeys(ports))
 
 
-def _mentioned(service: Service, tiers: Mapping[str, Tier], texts: Sequence[str]) -> Iterator[str]:
-    """Services whose names stand in its environment, its command or its files, as hosts do."""
+def _find_mentioned(
+    service: Service, tiers: Mapping[str, Tier], texts: Sequence[str]
+) -> Iterator[str]:
+    """Yield the services whose names are used as hosts in the environment, the command or the
+    files of `service`.
+    """
     hosts = [text for name, text in service.environment.items() if _OF_HOSTS.search(name)]
     for name, tier in tiers.items():
-        if name == service.name or not _reach(service, tier.service):
+        if name == service.name or not _share_network(service, tier.service):
             continue
         names = "|".join(map(re.escape, names_of(tier.service, service)))
         host = re.compile(rf"(?:^|[/@,=\s]|://)(?:{names})(?:$|[:/,\s])")
@@ -337,13 +353,15 @@ def _mentioned(service: Service, tiers: Mapping[str, Tier], texts: Sequence[str]
             yield name
 
 
-def _texts(service: Service) -> Iterator[str]:
-    """Yield the service's settings, and the text files that it is built of or that lie over it."""
+def _read_texts(service: Service) -> Iterator[str]:
+    """Yield the service's settings, and the text files of its build context and its mounts."""
     yield from service.environment.values()
     yield from (*(service.command or ()), *(service.entrypoint or ()))
     folders = [service.build.context] if service.build else []
     binds = [
-        service.source.path.parent / one.source for one in service.mounts if one.kind == "bind"
+        service.source.path.parent / mount.source
+        for mount in service.mounts
+        if mount.kind == "bind"
     ]
     count = 0
     for top in [*folders, *binds]:
@@ -358,8 +376,8 @@ def _texts(service: Service) -> Iterator[str]:
             yield path.read_bytes().decode("utf-8", errors="ignore")
 
 
-def machines_allowed(tiers: Iterable[Tier]) -> Iterator[InputError]:
-    """Tiers of no machine, or of more than there may be."""
+def check_machine_counts(tiers: Iterable[Tier]) -> Iterator[InputError]:
+    """Yield an error for each tier without machines, or with too many."""
     for tier in tiers:
         if not 1 <= tier.nodes <= MACHINES_MAX:
             yield tier.service.source.error(

@@ -15,26 +15,22 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Variables:
-    """Values of variables, and the requested names without a value."""
+    """Values of variables, and the names that were used without a value."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)
         self.missing: dict[str, str] = {}  # name to the first place
 
-    def get(self, name: str) -> str | None:
-        """Return the value; None if it is not set."""
-        return self._values.get(name)
-
     def fill(self, text: str, place: Callable[[], str]) -> str:
-        """`text` with $NAME and ${NAME...} replaced; `$$` is one `$`.
+        """Return `text` with $NAME and ${NAME...} replaced; `$$` is one `$`.
 
-        Raises InputError with `place` for what is no variable, and for one that has to be set.
+        Raises InputError with `place` for invalid syntax, and for a variable that has to be set.
         """
         return self._fill(text, place, 0)
 
     def _fill(self, text: str, place: Callable[[], str], depth: int) -> str:
         if depth > _DEPTH_MAX:
-            raise _wrong(place, text)
+            raise _syntax_error(place, text)
         done, rest = [], text
         while (at := rest.find("$")) >= 0:
             done.append(rest[:at])
@@ -43,63 +39,64 @@ class Variables:
                 done.append("$")
                 rest = rest[1:]
             elif rest.startswith("{"):
-                inner, rest = _braced(rest, place, text)
+                inner, rest = _split_braces(rest, place, text)
                 done.append(self._expand(inner, place, depth))
             elif (name := _NAME.match(rest)) is not None:
                 done.append(self._value(name[0], place))
                 rest = rest[name.end() :]
             else:
-                raise _wrong(place, text)
+                raise _syntax_error(place, text)
         return "".join([*done, rest])
 
     def _value(self, name: str, place: Callable[[], str]) -> str:
-        value = self.get(name)
+        value = self._values.get(name)
         if value is None:
             self.missing.setdefault(name, place())
         return value or ""
 
     def _expand(self, inner: str, place: Callable[[], str], depth: int) -> str:
-        """`NAME`, or `NAME` with an operator: `-` (default), `?` (refuse) or `+` (in place of a
-        value); with a colon before it an empty value counts as none."""
+        """Return the value of `NAME`, or of `NAME` with an operator: `-` (default), `?` (refuse) or
+        `+` (instead of a value). With a colon before it, an empty value counts as none.
+        """
         name = _NAME.match(inner)
         if name is None:
-            raise _wrong(place, f"${{{inner}}}")
+            raise _syntax_error(place, f"${{{inner}}}")
         rest = inner[name.end() :]
         if not rest:
             return self._value(name[0], place)
         operator = re.match(r":?[-?+]", rest)
         if operator is None:
-            raise _wrong(place, f"${{{inner}}}")
-        value = self.get(name[0])
-        has = bool(value) if operator[0].startswith(":") else value is not None
-        other = rest[operator.end() :]
+            raise _syntax_error(place, f"${{{inner}}}")
+        value = self._values.get(name[0])
+        is_set = bool(value) if operator[0].startswith(":") else value is not None
+        alternative = rest[operator.end() :]
         match operator[0][-1]:
             case "-":
-                return value or "" if has else self._fill(other, place, depth + 1)
+                return value or "" if is_set else self._fill(alternative, place, depth + 1)
             case "+":
-                return self._fill(other, place, depth + 1) if has else ""
+                return self._fill(alternative, place, depth + 1) if is_set else ""
             case _:
-                if not has:
+                if not is_set:
                     raise InputError(
                         place(),
                         expected=f"the variable {name[0]}",
-                        got=other or "no value",
+                        got=alternative or "no value",
                         hint=f"Set it in .env, or in the environment: {name[0]}=...",
                     )
                 return value or ""
 
 
-def _braced(rest: str, place: Callable[[], str], text: str) -> tuple[str, str]:
-    """Return the inside of the braces that `rest` begins with, and what follows them."""
+def _split_braces(rest: str, place: Callable[[], str], text: str) -> tuple[str, str]:
+    """Return the text inside the braces that `rest` begins with, and the text after them."""
     depth = 0
-    for at, letter in enumerate(rest):
+    for index, letter in enumerate(rest):
         depth += (letter == "{") - (letter == "}")
         if depth == 0:
-            return rest[1:at], rest[at + 1 :]
-    raise _wrong(place, text)
+            return rest[1:index], rest[index + 1 :]
+    raise _syntax_error(place, text)
 
 
-def _wrong(place: Callable[[], str], text: str) -> InputError:
+def _syntax_error(place: Callable[[], str], text: str) -> InputError:
     return InputError(
         place(),
         expected="$NAME, ${NAME}, ${NAME:-default}, ${NAME:?error} or ${NAME:+other}",
@@ -111,14 +108,14 @@ def _wrong(place: Callable[[], str], text: str) -> InputError:
 def read_variables(path: Path, known: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of an env file; a value may use those above it and the `known` ones.
 
-    Raises InputError with file and line for what is no NAME=value, and for a file too large.
+    Raises InputError with file and line for invalid syntax, and for a file too large.
     """
     import io
 
     from dotenv.parser import parse_stream
 
-    bounded(path, BYTES_MAX)
-    found: dict[str, str] = {}
+    check_size(path, BYTES_MAX)
+    values: dict[str, str] = {}
     for binding in parse_stream(io.StringIO(read_text(path))):
         place = f"{path}:{binding.original.line}"
         if binding.error:
@@ -128,19 +125,20 @@ def read_variables(path: Path, known: Mapping[str, str]) -> dict[str, str]:
         if binding.key is None:
             continue
         if binding.value is None:  # a name alone is taken from the environment
-            found.update({binding.key: known[binding.key]} if binding.key in known else {})
+            values.update({binding.key: known[binding.key]} if binding.key in known else {})
             continue
-        quoted = re.match(r"\s*(export\s+)?[^=]*=\s*'", binding.original.string) is not None
-        variables = Variables({**found, **known})
-        found[binding.key] = (
-            binding.value if quoted else variables.fill(binding.value, lambda place=place: place)  # type: ignore[misc]
+        is_quoted = re.match(r"\s*(export\s+)?[^=]*=\s*'", binding.original.string) is not None
+        variables = Variables({**values, **known})
+        values[binding.key] = (
+            binding.value if is_quoted else variables.fill(binding.value, lambda place=place: place)  # type: ignore[misc]
         )
-    return found
+    return values
 
 
-def bounded(path: Path, bytes_max: int) -> None:
-    """Raises InputError for a larger file, and for what has no size; a file that is not there is
-    left to its reader."""
+def check_size(path: Path, bytes_max: int) -> None:
+    """Raise InputError for a file of more bytes, and for a device or a pipe. A missing file is
+    left to its reader.
+    """
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise InputError(str(path), expected="a file", got="a device or a pipe")
     if path.is_file() and (size := path.stat().st_size) > bytes_max:

@@ -9,10 +9,10 @@ from pathlib import Path
 from experiments.importers.compose.roles import Note
 from experiments.importers.compose.service import SampleRequest
 from experiments.importers.compose.tiers import Tier, urls_of
-from experiments.importers.load_section import quoted
-from experiments.importers.traffic import literal
+from experiments.importers.load_section import quote_toml
+from experiments.importers.traffic import escape
 
-CPUS, MEMORY_MB = 0.5, 512  # of a machine whose service says no limit
+CPUS, MEMORY_MB = 0.5, 512  # of a machine whose service has no limit
 CPUS_MIN, MEMORY_MB_MIN = 0.1, 64
 TOKENS = {"http": 16, "redis": 64, "memcached": 64}
 TOKENS_OF_CONNECTIONS = 100  # a pool of connections holds them for as long as it lasts
@@ -22,7 +22,7 @@ STORES = {"redis": ("EXISTS sparecraft", ":0"), "memcached": ("get sparecraft", 
 def write_fleet(
     folder: Path, name: str, tiers: Mapping[str, Tier], entries: Sequence[Tier], note: Note
 ) -> None:
-    """fleet.tfvars: a tier for each service."""
+    """Write fleet.tfvars, with a tier for each service."""
     lines = [
         "# The fleet: a tier for each service of the Compose file. Edit at will.",
         f"experiment = {json.dumps(name)}",
@@ -31,37 +31,37 @@ def write_fleet(
         "tiers = {",
     ]
     for tier in tiers.values():
-        cpus, memory_mb = _caps(tier, note)
-        called = ", ".join(json.dumps(tiers[other].name) for other in tier.calls)
+        cpus, memory_mb = _limits_of(tier, note)
+        callees = ", ".join(json.dumps(tiers[callee].name) for callee in tier.calls)
         values = {
             "role": json.dumps(tier.name),
-            **({"calls": f"[{called}]"} if called else {}),
+            **({"calls": f"[{callees}]"} if callees else {}),
             "nodes": str(tier.nodes),
             "cpus": f"{cpus:g}",
             "memory_mb": str(memory_mb),
             "nic_mbps": "100",
             "disk_mbps": "50",
         }
-        lines += [f"  {tier.name} = {{", *_aligned(values), "  }"]
+        lines += [f"  {tier.name} = {{", *_align(values), "  }"]
     lines += ["}", "", "arbiters = {"]
     with_arbiter = {tier.name: tier for tier in tiers.values() if tier.arbiter}
     width = max(map(len, with_arbiter), default=0)
-    for one, tier in with_arbiter.items():
+    for tier_name, tier in with_arbiter.items():
         tokens = TOKENS.get(tier.protocol, TOKENS_OF_CONNECTIONS)
-        lines.append(f"  {one:<{width}} = {{ tokens = {tokens} }}")
+        lines.append(f"  {tier_name:<{width}} = {{ tokens = {tokens} }}")
     lines.append("}")
     if len(entries) > 1:
-        listed = ", ".join(json.dumps(tier.name) for tier in entries)
-        lines += ["", f"entries = [{listed}]"]
+        names = ", ".join(json.dumps(tier.name) for tier in entries)
+        lines += ["", f"entries = [{names}]"]
     (folder / "fleet.tfvars").write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
-def _aligned(values: Mapping[str, str]) -> list[str]:
+def _align(values: Mapping[str, str]) -> list[str]:
     width = max(map(len, values))
     return [f"    {key:<{width}} = {value}" for key, value in values.items()]
 
 
-def _caps(tier: Tier, note: Note) -> tuple[float, int]:
+def _limits_of(tier: Tier, note: Note) -> tuple[float, int]:
     service = tier.service
     cpus = CPUS if service.cpus is None else service.cpus
     memory_mb = MEMORY_MB if service.memory_mb is None else service.memory_mb
@@ -74,13 +74,13 @@ def _caps(tier: Tier, note: Note) -> tuple[float, int]:
 def write_experiment(
     folder: Path, tiers: Mapping[str, Tier], entries: Sequence[Tier], note: Note
 ) -> None:
-    """experiment.toml: the entry tiers asked at a low rate, with nothing broken."""
-    copied = next((one for one in tiers.values() if _can_be_copied(one)), None)
+    """Write experiment.toml: load at a low rate on the entry tiers, and no faults."""
+    copied_tier = next((tier for tier in tiers.values() if _can_be_copied(tier)), None)
     rate = entries[0].service.hints.load.rate_per_s
-    load = [f"rate_per_s = {rate:.1f}", *_operations(entries, note)]
+    load = [f"rate_per_s = {rate:.1f}", *_format_operations(entries, note)]
     if entries[0].protocol != "http":
         load = ['user = "users" # of workload.py', load[0]]
-        (folder / "workload.py").write_text(_workload(entries[0]), encoding="utf-8")
+        (folder / "workload.py").write_text(_format_workload(entries[0]), encoding="utf-8")
     parts = [
         "# What is measured. docs/reference/experiment.md has all keys.",
         'kind = "compare"',
@@ -93,7 +93,7 @@ def write_experiment(
         "warm_up = 5",
         "measure = 30",
         "",
-        *_arms(copied),
+        *_format_arms(copied_tier),
         "",
         "[slo] # set these to what your service has to keep, before the first run",
         "availability = 0.999",
@@ -103,28 +103,28 @@ def write_experiment(
         "preregistered = false",
         "",
         "[design]",
-        f'order = "{"A" if copied is None else "ABBA"}"',
-        f"repeats = {4 if copied is None else 2}",
+        f'order = "{"A" if copied_tier is None else "ABBA"}"',
+        f"repeats = {4 if copied_tier is None else 2}",
         "",
     ]
     (folder / "experiment.toml").write_text("\n".join(parts), encoding="utf-8")
 
 
-def _arms(copied: Tier | None) -> list[str]:
-    if copied is None:
+def _format_arms(tier: Tier | None) -> list[str]:
+    if tier is None:
         return ["[arms.as-composed]"]
     return [
         "[arms.as-composed.settings]",
-        f'{copied.name} = {{ policy = "round-robin" }}',
+        f'{tier.name} = {{ policy = "round-robin" }}',
         "",
-        f"# Each read of {copied.name} asks two machines, and the first answer counts.",
+        f"# Each read of {tier.name} asks two machines, and the first answer counts.",
         "[arms.replicated.settings]",
-        f'{copied.name} = {{ policy = "tad", replicas = 2 }}',
+        f'{tier.name} = {{ policy = "tad", replicas = 2 }}',
     ]
 
 
-def _operations(entries: Sequence[Tier], note: Note) -> list[str]:
-    """`[[load.operations]]` of the tiers that speak HTTP."""
+def _format_operations(entries: Sequence[Tier], note: Note) -> list[str]:
+    """Return `[[load.operations]]` of the tiers that speak HTTP."""
     lines: list[str] = []
     for tier in entries:
         if tier.protocol != "http":
@@ -132,20 +132,24 @@ def _operations(entries: Sequence[Tier], note: Note) -> list[str]:
                 why = f"nobody calls {tier.service.name}, and the first load does not ask it"
                 note(tier.service.key, why)
             continue
-        for one in _requests_of(tier, note):
-            lines += ["", "[[load.operations]]", f"name = {quoted(f'{tier.name} {one.path}')}"]
-            lines.append(f"path = {quoted(literal(one.path))}")
+        for request in _requests_of(tier, note):
+            lines += [
+                "",
+                "[[load.operations]]",
+                f"name = {quote_toml(f'{tier.name} {request.path}')}",
+            ]
+            lines.append(f"path = {quote_toml(escape(request.path))}")
             if len(entries) > 1:
                 lines.append(f"entry = {json.dumps(tier.name)}")
-            if one.check:
-                lines.append(f"checks = [{{ text = {quoted(one.check)} }}]")
+            if request.check:
+                lines.append(f"checks = [{{ text = {quote_toml(request.check)} }}]")
     return lines
 
 
-def _workload(tier: Tier) -> str:
-    """workload.py for a store that load asks itself: a key that nobody has set."""
+def _format_workload(tier: Tier) -> str:
+    """Return workload.py for a store that load reaches directly: a key that nobody has set."""
     request, answer = STORES[tier.protocol]
-    operation = ", ".join(json.dumps(one) for one in ("miss", request, answer))
+    operation = ", ".join(json.dumps(field) for field in ("miss", request, answer))
     return f'''"""Requests of users: a name, a command, and a text that a good answer contains."""
 
 from __future__ import annotations
@@ -163,36 +167,44 @@ WORKLOADS = {{"users": Workload(users, roles=({json.dumps(tier.name)},))}}
 
 
 def _can_be_copied(tier: Tier) -> bool:
-    """Copies of a request also reach what the tier calls, and there is one machine of that."""
+    """True for a tier whose requests may be copied. A tier with callees is none: the copies would
+    reach the callees too, and those may have one machine only.
+    """
     alone = tier.arbiter and tier.nodes > 1 and not tier.calls
     return alone and tier.protocol == "http" and tier.state == "none"
 
 
 def _requests_of(tier: Tier, note: Note) -> Sequence[SampleRequest]:
-    stated = tier.service.hints.load.requests
-    if stated:
-        return stated
+    requests = tier.service.hints.load.requests
+    if requests:
+        return requests
     paths = [path for port, path in urls_of(tier.service) if port == tier.port]
     if not paths:
-        why = (
-            f"what users ask of {tier.service.name} is not said: / is (x-sparecraft.load.requests)"
-        )
+        why = "no health check names a request of users: GET / is sent (x-sparecraft.load.requests)"
         note(tier.service.key, why)
     return [SampleRequest(path=path) for path in dict.fromkeys(paths or ["/"])]
 
 
 def write_readme(
-    folder: Path, name: str, file: Path, tiers: Mapping[str, Tier], told: Sequence[tuple[str, str]]
+    folder: Path,
+    name: str,
+    file: Path,
+    tiers: Mapping[str, Tier],
+    unhonoured: Sequence[tuple[str, str]],
 ) -> None:
-    """README.md: the tiers, and what of the file has no effect."""
+    """Write README.md: the tiers, and the parts of the file that have no effect."""
     rows = []
     for tier in tiers.values():
         image = tier.service.image if tier.service.build is None else "built of its context"
-        arbiter, called = "yes" if tier.arbiter else "no", [tiers[one].name for one in tier.calls]
+        arbiter = "yes" if tier.arbiter else "no"
+        callees = [tiers[callee].name for callee in tier.calls]
         speaks = f"{tier.protocol} {tier.port}"
-        cells = (tier.name, image, speaks, tier.state, arbiter, ", ".join(called) or "-")
+        cells = (tier.name, image, speaks, tier.state, arbiter, ", ".join(callees) or "-")
         rows.append(f"| {' | '.join(map(str, cells))} |")
-    notes = [f"- `{place.removeprefix(str(file.parent) + '/')}`: {why}" for place, why in told]
+    notes = [
+        f"- `{place.removeprefix(str(file.parent) + '/')}`: {reason}"
+        for place, reason in unhonoured
+    ]
     text = "\n".join(
         [
             f"# {name}",

@@ -29,18 +29,17 @@ class BitflipsKind(Kind[BitflipsSection]):
     needs_load = False
 
     def check_host(self, design: Design, section: BitflipsSection, platform: Platform) -> None:
-        """The hardening compiler is there, or can be made."""
+        """Check that the hardening compiler exists or can be built."""
         from experiments.kinds.bitflips.build import make_compiler
 
         del design, section, platform
         make_compiler()
 
     def row(self, result: Result) -> Mapping[str, Any]:
-        """Silent corruptions of each variant."""
         from experiments.report.text import percent
 
         pooled = result[self.name]["pooled"]
-        return {f"{one['variant']}, silent": percent(one["shares"]["silent"]) for one in pooled}
+        return {f"{row['variant']}, silent": percent(row["shares"]["silent"]) for row in pooled}
 
 
 KIND = BitflipsKind()

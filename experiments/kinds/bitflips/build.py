@@ -1,4 +1,4 @@
-"""Builds of programs: each variant unchanged, and one whose results can be flipped."""
+"""Builds of programs: each variant as it is, and with results that can be flipped."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Built:
 
     program: str
     variant: str
-    plain: Path  # as it is used: its speed is measured
+    plain: Path  # as in normal use: its speed is measured
     flipped: Path  # with a site at every result
 
     @property
     def copies(self) -> int:
-        """Nodes that serve together, one of which is struck."""
+        """Number of nodes that serve together; one of them is struck."""
         return copies_of(self.variant)
 
     @property
@@ -41,34 +41,36 @@ class Built:
 
 
 def copies_of(variant: str) -> int:
-    """2 of `compared-2`, 1 of one that has no arbiter in front of it."""
-    word, _, copies = variant.partition("-")
-    return int(copies) if word == "compared" else 1
+    """Return 2 for `compared-2`; 1 for a variant without an arbiter in front."""
+    scheme, _, copies = variant.partition("-")
+    return int(copies) if scheme == "compared" else 1
 
 
 def make_compiler() -> None:
-    """`ci/harden`: nothing where it was made. Raises EnvironmentMissing if it cannot be."""
-    made = subprocess.run(
+    """Call `ci/harden`, which does nothing if the compiler exists. Raises EnvironmentMissing if it
+    cannot be built.
+    """
+    process = subprocess.run(
         [ROOT / "ci" / "harden"], stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
-    if made.returncode != 0:
-        said = (made.stderr or made.stdout).strip().splitlines() or ["nothing"]
+    if process.returncode != 0:
+        output_lines = (process.stderr or process.stdout).strip().splitlines() or ["nothing"]
         raise EnvironmentMissing(
             "ci/harden",
             expected="the hardening compiler (clang and LLVM 19 of Debian)",
-            got=said[-1],
+            got=output_lines[-1],
             hint="Call ci/harden and read its output.",
         )
 
 
 def source_of(program: str) -> Path:
-    """Return a kernel's source. Raises InputError naming those there are."""
+    """Return a kernel's source. Raises InputError, which names the known programs."""
     path = KERNELS / f"{program}.c"
     if not path.is_file():
-        there = sorted([*SERVICES, *(one.stem for one in KERNELS.glob("*.c"))])
+        programs = sorted([*SERVICES, *(kernel.stem for kernel in KERNELS.glob("*.c"))])
         raise InputError(
             f"program {program}",
-            expected=f"one of {', '.join(there)}",
+            expected=f"one of {', '.join(programs)}",
             got="no such kernel or service",
             hint="Name one of these, or put its source there.",
         )
@@ -76,10 +78,10 @@ def source_of(program: str) -> Path:
 
 
 def build(program: str, variant: str, folder: Path, sites: str) -> Built:
-    """Compile a kernel or a service, twice; `sites`: what of it can be flipped."""
+    """Compile a kernel or a service, twice; `sites`: the kind of values that can be flipped."""
     if program in SERVICES:
         compiled = "native" if copies_of(variant) > 1 else variant
-        plain, flipped = (build_service(program, compiled, one) for one in ("off", sites))
+        plain, flipped = (build_service(program, compiled, site_set) for site_set in ("off", sites))
         return Built(program, variant, plain, flipped)
     source = source_of(program)
     built = Built(
@@ -91,33 +93,34 @@ def build(program: str, variant: str, folder: Path, sites: str) -> Built:
 
 
 def build_service(program: str, variant: str, sites: str) -> Path:
-    """agents/harden/services/build: minutes, nothing where it was done. Returns the server.
+    """Call agents/harden/services/build, which takes minutes, or nothing if it is done already.
+    Returns the server.
 
-    Raises: EnvironmentMissing with what it says.
+    Raises: EnvironmentMissing with the build's output.
     """
-    made = subprocess.run(
+    process = subprocess.run(
         [HARDEN / "services" / "build", program, variant, sites],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SERVICE_S,
     )  # fmt: skip
-    if made.returncode != 0:
+    if process.returncode != 0:
         raise EnvironmentMissing(
             f"agents/harden/services/build {program} {variant} {sites}",
             expected="a service that compiles",
-            got=made.stderr.strip()[-500:],
+            got=process.stderr.strip()[-500:],
             hint="Its output names the problem.",
         )
-    return Path(made.stdout.splitlines()[-1]) / "server"
+    return Path(process.stdout.splitlines()[-1]) / "server"
 
 
 def compile_c(source: Path, target: Path, variant: str, *, sites: str = "off") -> None:
-    """sparecraft-cc with -O2; `sites`: off, results or operands.
+    """Call sparecraft-cc with -O2; `sites`: off, results or operands.
 
-    Raises: EnvironmentMissing with what the compiler says.
+    Raises: EnvironmentMissing with the compiler's output.
     """
     environment = {**os.environ, "SPARECRAFT_HARDEN": variant, "SPARECRAFT_FLIPS_BUILD": sites}
     # Linked statically, so that all addresses of the program are the same in each run.
     command = [str(HARDEN / "sparecraft-cc"), "-O2", "-gline-tables-only", "-static", str(source)]
-    made = subprocess.run(
+    process = subprocess.run(
         [*command, "-o", str(target), "-lm"],
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -125,10 +128,10 @@ def compile_c(source: Path, target: Path, variant: str, *, sites: str = "off") -
         text=True,
         timeout=_BUILD_S,
     )
-    if made.returncode != 0:
+    if process.returncode != 0:
         raise EnvironmentMissing(
             str(source),
             expected="a program that compiles",
-            got=made.stderr.strip()[-500:],
+            got=process.stderr.strip()[-500:],
             hint="Correct it, or the compiler.",
         )

@@ -1,7 +1,8 @@
 """Copies of a service behind an arbiter that compares their replies; one of them gets the flip.
 
-It is the first, whose replies to writes the client gets: the worst case. Each read goes to two; if
-they differ the arbiter asks a third if there is one, else it refuses the read.
+The flip goes to the first copy, whose replies to writes the client gets: the worst case. Each read
+goes to two copies. If their replies differ, the arbiter asks a third copy; if there is none, it
+refuses the read.
 """
 
 from __future__ import annotations
@@ -51,30 +52,33 @@ address = "{address}"
 def serving_of(service: Service, program: Path, built: Built, folder: Path) -> service_run.Serving:
     """Return the way `program` is served in `folder`: alone, or as the first of `built.copies`."""
     if built.copies == 1:
-        return partial(service_run.running, service, program, folder)
-    return partial(compared, service, program, built, folder)
+        return partial(service_run.serve_alone, service, program, folder)
+    return partial(serve_copies, service, program, built, folder)
 
 
 @contextmanager
-def compared(
+def serve_copies(
     service: Service, program: Path, built: Built, folder: Path, environment: dict[str, str]
 ) -> Iterator[service_run.Server]:
-    """The copies and their arbiter, with all connections; `environment` is the first one's only."""
+    """Serve by the copies and their arbiter, with all connections; `environment` is for the first
+    copy only.
+    """
     with ExitStack() as stack:
         folders = [folder / f"copy-{number}" for number in range(built.copies)]
         copies = []
-        for number, own in enumerate(folders):
-            own.mkdir(exist_ok=True)
-            as_told = (built.plain, {}) if number else (program, environment)
-            copies.append(service_run.start(service, as_told[0], own, as_told[1]))
+        for number, copy_folder in enumerate(folders):
+            copy_folder.mkdir(exist_ok=True)
+            binary, variables = (built.plain, {}) if number else (program, environment)
+            copies.append(service_run.start(service, binary, copy_folder, variables))
             stack.callback(service_run.end, copies[-1])
-        with service_run.told_where_it_does_not_start(program, copies[0]):
-            addresses = [service_run.address_of(service, own) for own in folders]
+        with service_run.report_start_failure(program, copies[0]):
+            addresses = [service_run.address_of(service, copy_folder) for copy_folder in folders]
             for process, address in zip(copies, addresses, strict=True):
-                service_run.connected(process, address).close()
+                service_run.connect_to(process, address).close()
         arbiter = _start_arbiter(folder, addresses)
         stack.callback(service_run.end, arbiter)
-        entry, admin = _until(arbiter, lambda: _said_in(folder / _LOG), "an arbiter that listens")
+        log = folder / _LOG
+        entry, admin = _until(arbiter, lambda: _read_addresses(log), "an arbiter that listens")
         url = f"http://{admin}"
         stats = stack.enter_context(httpx.Client(base_url=url, trust_env=False, timeout=_READY_S))
         _until(arbiter, lambda: _alive(stats) == built.copies, "an arbiter that reaches all copies")
@@ -84,7 +88,7 @@ def compared(
             is_apart=lambda: _differences(stats) > 0 or _alive(stats) < built.copies,
         )  # fmt: skip
         stack.callback(server.end)
-        with service_run.told_where_it_does_not_start(ARBITER, arbiter):
+        with service_run.report_start_failure(ARBITER, arbiter):
             server.connect()
         yield server
 
@@ -102,10 +106,10 @@ def _start_arbiter(folder: Path, copies: Sequence[service_run.Address]) -> subpr
         )  # fmt: skip
 
 
-def _said_in(log: Path) -> tuple[str, str] | None:
-    """Return the addresses of its entry and its admin API, which it logs when it listens."""
-    said = re.search(r" on (\S+), admin on (\S+)\n", log.read_text(encoding="utf-8"))
-    return None if said is None else (said[1], said[2])
+def _read_addresses(log: Path) -> tuple[str, str] | None:
+    """Return the addresses of the arbiter's entry and admin API; None before it logs them."""
+    match = re.search(r" on (\S+), admin on (\S+)\n", log.read_text(encoding="utf-8"))
+    return None if match is None else (match[1], match[2])
 
 
 def _pair(address: str) -> tuple[str, int]:
@@ -124,8 +128,8 @@ def _differences(stats: httpx.Client) -> int:
 def _until(arbiter: subprocess.Popen[bytes], look: Callable[[], T | None], expected: str) -> T:
     end_s = time.monotonic() + _READY_S
     while time.monotonic() < end_s and arbiter.poll() is None:
-        if found := look():
-            return found
+        if value := look():
+            return value
         time.sleep(_LOOK_S)
     raise MeasurementFailed(
         str(ARBITER), expected=expected, got=f"status {arbiter.poll()}",

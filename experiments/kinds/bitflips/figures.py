@@ -12,27 +12,21 @@ from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
 
 # correct, corrected, detected, crash, hang, silent: the worst has the colour of faults
-_COLOURS = (
+_COLOURS = dict(zip(OUTCOMES, (
     palette.INTERFERENCE.light, palette.ARMS[2].light, palette.ARMS[0].light,
     palette.ARMS[1].light, palette.ARMS[3].light, palette.FAULT.light,
-)  # fmt: skip
+), strict=True))  # fmt: skip
 
 
-def outcome_figure(
-    identity: str, title: str, rows: Sequence[Mapping[str, Any]], label: str
-) -> Figure:
-    """Shares of outcomes, stacked; `label`: the field that names a bar."""
-    bars = []
-    for row in rows:
-        start = 0.0
-        for outcome, colour in zip(OUTCOMES, _COLOURS, strict=True):
-            share = 100.0 * (row["shares"][outcome] or 0.0)
-            bars.append({"bar": row[label], "start": start, "end": start + share, "colour": colour})
-            start += share
-    counts = ", ".join(f"{row[label]} {row['injections']:,}" for row in rows)
+def outcome_figure(identity: str, title: str, rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Shares of outcomes, stacked, a bar for each variant."""
+    bars = [
+        (row["variant"], [(colour, 100.0 * (row["shares"][outcome] or 0.0))
+                          for outcome, colour in _COLOURS.items()])
+        for row in rows
+    ]  # fmt: skip
+    counts = ", ".join(f"{row['variant']} {row['injections']:,}" for row in rows)
     caption = f"{title}: shares of all injections ({counts})."
-    legend = tuple(
-        Key("box", colour, name) for name, colour in zip(OUTCOMES, _COLOURS, strict=True)
-    )
+    legend = tuple(Key("box", colour, name) for name, colour in _COLOURS.items())
     x = marks.linear(alt.X, "start", "share of injections, %", [0, 100], tickCount=5)
     return drawn(identity, title, caption, legend, lambda size: marks.stacked_bars(bars, x, size))

@@ -1,8 +1,8 @@
 """The campaign: every injection into every program and variant, then the price in speed.
 
-Each injection is drawn from the seed and its own number, and journalled when it is over. The next
-run of the same design, programs and seed continues an interrupted one, and any injection can be
-repeated (`replay.py`).
+Each injection is drawn from the seed and its own number, and is written to the journal when it is
+over. The next run of the same design, programs and seed continues an interrupted one. Any injection
+can be repeated (`replay.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from core.runfiles.events import json_lines
 from core.runfiles.manifest import Manifest
 from experiments.kinds.bitflips.build import Built, build
 from experiments.kinds.bitflips.compared import serving_of
-from experiments.kinds.bitflips.inject import Golden, Injection, Limits, golden, inject
+from experiments.kinds.bitflips.inject import Golden, Injection, Limits, inject, run_golden
 from experiments.kinds.bitflips.section import BitflipsSection
 from experiments.kinds.bitflips.service_run import cpu_time
 from experiments.kinds.bitflips.services import SERVICES
@@ -48,14 +48,14 @@ INJECTIONS = pl.Schema(
 ANSWERS = pl.Schema(
     {
         "program": pl.String, "variant": pl.String, "number": pl.Int64,
-        "fault": pl.String,  # of a service's answers, as serve.Served has them
+        "fault": pl.String,  # of a service's answers, as in service_run.Served
         "phase": pl.String,
     }
 )  # fmt: skip
 
 
 class Program(TypedDict):
-    """A program as it was compiled, and its undisturbed run."""
+    """A compiled program and its undisturbed run."""
 
     program: str
     variant: str
@@ -72,8 +72,8 @@ class BitflipsManifest(Manifest, total=False):
 
 
 class Cost(TypedDict):
-    """CPU time of a run; of a service also its requests, and how long they took; of one that had
-    hardware transactions, how many were begun and aborted, by reason (runtime/rtm.c)."""
+    """CPU time of a run. A service also has its requests and their time. A program with hardware
+    transactions has the numbers that were begun, and aborted by reason (runtime/rtm.c)."""
 
     cpu_s: float
     took_s: NotRequired[float]
@@ -90,7 +90,7 @@ class Price(Cost):
 
 
 class Campaign:
-    """Measures; `testbed.keep` makes sure that what was found is written, whatever happens."""
+    """The measurement; `testbed.keep` makes sure that results are written, whatever happens."""
 
     def __init__(self, testbed: Testbed, section: BitflipsSection) -> None:
         self._testbed = testbed
@@ -103,81 +103,81 @@ class Campaign:
         testbed.keep(self._write)
 
     def measure(self) -> None:
-        """All of it, in a folder of its own that is removed afterwards."""
+        """Measure everything, in a temporary folder that is removed afterwards."""
         with tempfile.TemporaryDirectory(prefix="sparecraft-bitflips-") as name:
             work = Path(name)
             for program in self._section.programs:
                 with self._testbed.narrator.step(f"{program}: compiling its variants"):
-                    built = [
+                    variants = [
                         build(program, variant, work, self._section.sites)
                         for variant in self._section.variants
                     ]
-                for one in built:
-                    self._inject_all(one, work)
-                self._price(built, work)
+                for built in variants:
+                    self._inject_all(built, work)
+                self._price(variants, work)
 
     def _inject_all(self, built: Built, work: Path) -> None:
         section = self._section
         with self._testbed.narrator.step(f"{built.program}, {built.variant}"):
-            whole, limits = self._undisturbed(built, work)
-            self._compare(built, whole)
+            reference, limits = self._run_undisturbed(built, work)
+            self._compare(built, reference)
             self._programs.append({
-                "program": built.program, "variant": built.variant, "results": whole.results,
-                "cpu_s": whole.cpu_s, "digest": built.digest, "limit_cpu_s": limits.cpu_s,
+                "program": built.program, "variant": built.variant, "results": reference.results,
+                "cpu_s": reference.cpu_s, "digest": built.digest, "limit_cpu_s": limits.cpu_s,
             })  # fmt: skip
             folder = self._testbed.folder.parent / "journals"
             folder.mkdir(exist_ok=True)
-            journal = Journal(folder / journal_name(built, whole, self._seed, section))
+            journal = Journal(folder / journal_name(built, reference, self._seed, section))
             done = {line["number"]: line for line in journal.lines()}
-            left = [number for number in range(section.injections) if number not in done]
+            numbers = [number for number in range(section.injections) if number not in done]
             try:
-                for line in self._injected(built, whole, limits, left, work):
+                for line in self._run_injections(built, reference, limits, numbers, work):
                     journal.append(line)
                     done[line["number"]] = line
             finally:
                 journal.close()
                 self._injections += [done[n] for n in sorted(done) if n < section.injections]
 
-    def _undisturbed(self, built: Built, work: Path) -> tuple[Golden, Limits]:
+    def _run_undisturbed(self, built: Built, work: Path) -> tuple[Golden, Limits]:
         section = self._section
         sizes = (section.memory_mb << 20, section.output_mb << 20)
-        whole = golden(built, Limits(0, section.wall_s, *sizes), work)
-        cpu_s = max(section.cpu_s, math.ceil(10 * whole.cpu_s))
-        return whole, Limits(cpu_s, section.wall_s, *sizes)
+        reference = run_golden(built, Limits(0, section.wall_s, *sizes), work)
+        cpu_s = max(section.cpu_s, math.ceil(10 * reference.cpu_s))
+        return reference, Limits(cpu_s, section.wall_s, *sizes)
 
-    def _compare(self, built: Built, whole: Golden) -> None:
-        """Undisturbed, a variant says what the first one said."""
-        if self._outputs.setdefault(built.program, whole.output) != whole.output:
+    def _compare(self, built: Built, reference: Golden) -> None:
+        """Check that an undisturbed variant has the first variant's output."""
+        if self._outputs.setdefault(built.program, reference.output) != reference.output:
             raise MeasurementFailed(
                 f"{built.program}, {built.variant}",
                 expected="the output of the first variant", got="another",
                 hint="It is a defect of the pass: compile it with -O0, then function by function.",
             )  # fmt: skip
 
-    def _injected(
-        self, built: Built, whole: Golden, limits: Limits, numbers: Sequence[int], work: Path
+    def _run_injections(
+        self, built: Built, reference: Golden, limits: Limits, numbers: Sequence[int], work: Path
     ) -> Iterator[Injection]:
         """Yield each injection when it is over, `workers` at a time, each worker in its
         own folder.
         """
-        own = threading.local()
+        worker = threading.local()
 
-        def one(number: int) -> Injection:
-            if not hasattr(own, "folder"):
-                own.folder = Path(tempfile.mkdtemp(dir=work))
+        def inject_one(number: int) -> Injection:
+            if not hasattr(worker, "folder"):
+                worker.folder = Path(tempfile.mkdtemp(dir=work))
             return inject(
-                built, whole, limits, own.folder,
+                built, reference, limits, worker.folder,
                 seed=self._seed, number=number, bits=self._section.bits,
             )  # fmt: skip
 
         with ThreadPoolExecutor(self._section.workers) as pool:
             try:
-                yield from pool.map(one, numbers)
+                yield from pool.map(inject_one, numbers)
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
 
     def _price(self, variants: Sequence[Built], work: Path) -> None:
-        """CPU time of each variant as it is used, in turn, so that a busy host strikes all."""
+        """CPU time of each variant in normal use, in turn, so that a busy host affects all."""
         section = self._section
         with self._testbed.narrator.step(f"{variants[0].program}: the price"):
             for repeat in range(section.price_repeats):
@@ -191,7 +191,7 @@ class Campaign:
         if not self._injections:
             return None
         _write_rows(folder / INJECTIONS_FILE, self._injections, INJECTIONS)
-        answers = [one for one in self._injections if one["program"] in SERVICES]
+        answers = [injection for injection in self._injections if injection["program"] in SERVICES]
         if answers:
             _write_rows(folder / ANSWERS_FILE, answers, ANSWERS)
         write_json(folder / PRICES_FILE, self._prices)
@@ -199,48 +199,45 @@ class Campaign:
 
 
 def _write_rows(file: Path, rows: Sequence[Mapping[str, object]], schema: pl.Schema) -> None:
-    table = pl.DataFrame([{name: one[name] for name in schema} for one in rows])
+    table = pl.DataFrame([{name: row[name] for name in schema} for row in rows])
     write_table(file, table.cast(schema), schema)
 
 
-def journal_name(built: Built, whole: Golden, seed: int, section: BitflipsSection) -> str:
-    """One for each program as it was compiled, what it says, seed, bits and limits, which decide
-    what crashes and hangs: another's lines are not ours. The limit of CPU time is the design's, as
-    an undisturbed run's time is never twice the same."""
-    said = hashlib.sha256(whole.output).hexdigest()
+def journal_name(built: Built, reference: Golden, seed: int, section: BitflipsSection) -> str:
+    """Return a name of its own for each compiled program, its output, seed, bits and limits. Limits
+    decide what crashes and hangs, so lines under other limits cannot be used. The limit of CPU time
+    is the design's, because the time of an undisturbed run differs from run to run."""
+    output_digest = hashlib.sha256(reference.output).hexdigest()
     limits = [section.cpu_s, section.wall_s, section.memory_mb, section.output_mb]
-    facts = json.dumps([built.digest, said, seed, section.bits, *limits])
+    facts = json.dumps([built.digest, output_digest, seed, section.bits, *limits])
     name = hashlib.sha256(facts.encode()).hexdigest()[:16]
     return f"{built.program}-{built.variant}-{name}.jsonl"
 
 
 class Journal:
-    """A line for each injection that is over; one that was cut short is left out and done again."""
+    """A line for each injection that is over. A line that was cut short is removed, and its
+    injection is done again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        whole = path.read_bytes().rpartition(b"\n") if path.exists() else (b"", b"", b"")
+        parts = path.read_bytes().rpartition(b"\n") if path.exists() else (b"", b"", b"")
         with space_for(path):
             self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
-            self._file.truncate(len(whole[0]) + len(whole[1]))
+            self._file.truncate(len(parts[0]) + len(parts[1]))
             self._file.seek(0, 2)
 
     def lines(self) -> list[Injection]:
-        """Return the injections in the journal."""
         return [cast(Injection, line) for _, line in json_lines(self._path)]
 
     def append(self, line: Injection) -> None:
-        """One more."""
         with space_for(self._path):
             self._file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
 def price_of(built: Built, rounds: int, wall_s: float, work: Path) -> Cost:
-    """Return the cost of a run of `rounds`."""
     counts = work / "transactions"
     counts.unlink(missing_ok=True)
     environment = {"SPARECRAFT_TX_COUNTS": str(counts)}

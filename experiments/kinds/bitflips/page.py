@@ -22,7 +22,6 @@ _QUESTIONS = {"measurement": "All injections?", "cleanup": "Cleaned up?"}
 
 
 def write_page(folder: Path) -> Path:
-    """Write report.html from a run's files, whole or not at all."""
     manifest, result = manifest_if_any(folder), flat(read_result(folder))
     programs = list(dict.fromkeys(row["program"] for row in result["rows"]))
     html = render_run(
@@ -31,7 +30,7 @@ def write_page(folder: Path) -> Path:
         manifest,
         headline(result),
         _QUESTIONS,
-        pooled=outcome_figure("pooled", "All programs", result["pooled"], "variant"),
+        pooled=outcome_figure("pooled", "All programs", result["pooled"]),
         pooled_table=tables.outcome_table("pooled-table", "All programs", result["pooled"]),
         paper=tables.paper_table(result),
         programs=[
@@ -39,7 +38,6 @@ def write_page(folder: Path) -> Path:
                 f"program-{index}",
                 program,
                 [row for row in result["rows"] if row["program"] == program],
-                "variant",
             )
             for index, program in enumerate(programs)
         ],
@@ -60,19 +58,18 @@ def write_page(folder: Path) -> Path:
 
 def headline(result: Mapping[str, Any]) -> str:
     """Silent corruptions and the price, a sentence for each variant."""
-    said = []
+    sentences = []
     for row in result["pooled"]:
         reach = tables.bounds(row["intervals"]["silent"])
-        words = f"{row['variant']}: {percent(row['shares']['silent'])} silent ({reach})"
+        sentence = f"{row['variant']}: {percent(row['shares']['silent'])} silent ({reach})"
         speed = speed_of(result["price"], row["variant"])
         if speed is not None and row["variant"] != "native":
-            words += f", {percent(speed)} of native's speed"
-        said.append(f"{words}.")
-    return " ".join(said)
+            sentence += f", {percent(speed)} of native's speed"
+        sentences.append(f"{sentence}.")
+    return " ".join(sentences)
 
 
 def print_result(result: Mapping[str, Any], console: Console, page: Path) -> None:
-    """The pooled shares, the paper's beside them, reasons, and the report's path."""
     print_table(tables.outcome_table("pooled", "All programs", result["pooled"]), console)
     print_table(tables.paper_table(result), console)
     print_reasons(result["verdicts"], console)

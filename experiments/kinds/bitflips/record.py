@@ -29,10 +29,10 @@ class FlipOrder:
     output_bytes: int
 
     def write(self, path: Path, *, counter: bool = False) -> None:
-        """Anew; `counter`: with the page of a service's counter, at which nothing is flipped."""
+        """Write a new file; `counter`: add the page of a service's counter, set to flip nothing."""
         limits = (self.cpu_s, self.memory_bytes, self.output_bytes)
-        told = (0, 0, 0, 0, 0, 0, 0, b"", b"")
-        page = _FORM.pack(self.at, self.draw, self.bits, *limits, *told)
+        empty_report = (0, 0, 0, 0, 0, 0, 0, b"", b"")
+        page = _FORM.pack(self.at, self.draw, self.bits, *limits, *empty_report)
         if counter:
             page = page.ljust(_PAGE, b"\0") + _COUNTER.pack(_NEVER, 0).ljust(_PAGE, b"\0")
         path.write_bytes(page)
@@ -40,9 +40,7 @@ class FlipOrder:
 
 @dataclass(frozen=True)
 class FlipReport:
-    """The program's actions."""
-
-    counted: int  # results, where none was flipped
+    counted: int  # results, if none was flipped
     fired: bool
     corrected: int  # transactions that were tried again after a difference
     bit: int
@@ -69,18 +67,18 @@ class Counter:
         self._page = page
 
     def begin(self, at: int) -> None:
-        """The result `at` from now on is flipped; COUNT: none."""
+        """Flip the result `at`, counted from now; COUNT: flip none."""
         _COUNTER.pack_into(self._page, _PAGE, _NEVER if at == COUNT else at, 1)
 
     def end(self) -> int:
-        """Flip nothing any more, and let the clock go. Returns the results, if none was flipped."""
-        left, _ = _COUNTER.unpack_from(self._page, _PAGE)
+        """Stop flipping, and let the clock go. Returns the count of results if none was flipped."""
+        remaining, _ = _COUNTER.unpack_from(self._page, _PAGE)
         _COUNTER.pack_into(self._page, _PAGE, _NEVER, 0)
-        return int(_NEVER - left)
+        return int(_NEVER - remaining)
 
 
 @contextmanager
 def counter(path: Path) -> Iterator[Counter]:
-    """The counter of a file that `FlipOrder.write` made with one."""
+    """Open the counter of a file that `FlipOrder.write` wrote with a counter."""
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 2 * _PAGE) as page:
         yield Counter(page)

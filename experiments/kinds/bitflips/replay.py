@@ -15,35 +15,35 @@ from typing import cast
 from core.errors import InputError
 from core.runfiles.manifest import manifest_if_any
 from experiments.kinds.bitflips.build import build, make_compiler
-from experiments.kinds.bitflips.inject import Injection, Limits, golden, inject
+from experiments.kinds.bitflips.inject import Injection, Limits, inject, run_golden
 from experiments.kinds.bitflips.measure import BitflipsManifest
 
 
 def replay(folder: Path, program: str, variant: str, number: int) -> Injection:
-    """Compile, run undisturbed and inject `number`, all as the run in `folder` did.
+    """Compile, run undisturbed and inject `number`, as the run in `folder` did.
 
-    Raises: InputError if the run has no such program, or it compiles to another one now.
+    Raises: InputError if the run has no such program, or it compiles to a different one now.
     """
     manifest = cast(BitflipsManifest, manifest_if_any(folder))
-    asked = manifest["spec"]["bitflips"]
-    known = {(one["program"], one["variant"]): one for one in manifest["programs"]}
-    made = known.get((program, variant))
+    section = manifest["spec"]["bitflips"]
+    entries = {(entry["program"], entry["variant"]): entry for entry in manifest["programs"]}
+    entry = entries.get((program, variant))
     with tempfile.TemporaryDirectory(prefix="sparecraft-bitflips-") as name:
         make_compiler()
-        built = build(program, variant, Path(name), asked["sites"]) if made else None
-        if made is None or built is None or built.digest != made["digest"]:
+        built = build(program, variant, Path(name), section["sites"]) if entry else None
+        if entry is None or built is None or built.digest != entry["digest"]:
             raise InputError(
                 f"{program}, {variant}",
                 expected="a program of the run that compiles to the same result",
-                got="another program" if made else "none such",
+                got="another program" if entry else "none such",
                 hint="Check out the run's commit (manifest.json).",
             )
-        sizes = (asked["memory_mb"] << 20, asked["output_mb"] << 20)
-        limits = Limits(made["limit_cpu_s"], asked["wall_s"], *sizes)
-        whole = replace(golden(built, limits, Path(name)), results=made["results"])
+        sizes = (section["memory_mb"] << 20, section["output_mb"] << 20)
+        limits = Limits(entry["limit_cpu_s"], section["wall_s"], *sizes)
+        reference = replace(run_golden(built, limits, Path(name)), results=entry["results"])
         return inject(
-            built, whole, limits, Path(name),
-            seed=manifest["seed"], number=number, bits=asked["bits"],
+            built, reference, limits, Path(name),
+            seed=manifest["seed"], number=number, bits=section["bits"],
         )  # fmt: skip
 
 

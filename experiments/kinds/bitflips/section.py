@@ -52,7 +52,7 @@ class BitflipsSection(Strict):
     """Speed runs of each variant, in turn."""
 
     @model_validator(mode="after")
-    def _only_what_can_be_compared_is(self) -> Self:
+    def _check_compared_programs(self) -> Self:
         if any(variant.startswith("compared-") for variant in self.variants):
             for program in self.programs:
                 if program not in SERVICES or not SERVICES[program].compares:

@@ -1,4 +1,4 @@
-"""A run of a service: started, loaded on its connections, every answer checked, stopped.
+"""A run of a service: start it, load it on its connections, check every answer, stop it.
 
 A run has limits of CPU time and of waits in which the service neither works nor waits for a
 processor, so a slow or stopped host causes no hang.
@@ -15,7 +15,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -39,39 +39,42 @@ _AT_WORK = "RDTtX"  # states of a thread that is not merely asleep: proc(5)
 
 @dataclass(frozen=True)
 class Served:
-    """A service's answers: `fault` is "" where every answer was right, else wrong, lost (a key
-    that is there was not found), refused (the arbiter: replies differ), error (it said it failed),
-    closed, or hang."""
+    """A service's answers. `fault` is "" if every answer was right. Otherwise it is wrong, lost (an
+    existing key was not found), refused (by the arbiter: replies differ), error (the service
+    reported a failure), closed, or hang."""
 
     answers: bytes
-    fault: str
-    phase: str  # load or read back, where the fault was
-    counted: int  # results under load
+    fault: str = ""
+    phase: str = ""  # of the fault: load or read back
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A run that is over: exit status, minus the signal, or None where it hung."""
+class RunEnd:
+    """The end of a run: exit status, or minus the signal; None if its time was up."""
 
     status: int | None
-    served: Served
-    masked: bool  # every answer was right because others made up for the one that was struck
+    output: bytes
+    report: record.FlipReport
+    fault: str = ""  # of a service's answers: fault and phase as in Served
+    phase: str = ""
+    masked: bool = False  # all answers were right because other copies replaced the struck one
 
 
 class Fault(Exception):
-    """An answer that is not right, or none: `what` as in Served.fault."""
+    """A wrong answer, or no answer: `kind` as in Served.fault."""
 
-    def __init__(self, what: str, answer: bytes = b"") -> None:
-        super().__init__(what)
-        self.what = what
+    def __init__(self, kind: str, answer: bytes = b"") -> None:
+        super().__init__(kind)
+        self.kind = kind
         self.answer = answer
 
 
 class Server:
     """A process of the service, and connections to it, or to an arbiter in front of it.
 
-    `path`: its socket; `entry`: where clients come in, if not there; `beside`: processes that serve
-    with it, other copies and the arbiter; `is_apart`: whether it was outvoted or given up by them.
+    `path`: its socket; `entry`: the clients' address, if it is not `path`; `beside`: processes that
+    serve with it (other copies and the arbiter); `is_apart`: True if these outvoted it or gave it
+    up.
     """
 
     def __init__(
@@ -90,60 +93,62 @@ class Server:
     def connect(self) -> None:
         """Open all connections, and use each once."""
         for _ in range(self._service.connections):
-            self._connections.append(self._connected())
+            self._connections.append(self._open_connection())
             self.ask(len(self._connections) - 1, self._service.end, None)
 
-    def _connected(self) -> socket.socket:
-        connection = connected(self.process, self._entry)
+    def _open_connection(self) -> socket.socket:
+        connection = connect_to(self.process, self._entry)
         connection.setblocking(False)
         return connection
 
     def ask(self, connection: int, request: bytes, expected: bytes | None) -> bytes:
-        """Send a batch and take its answer; `expected` None: whatever it is.
+        """Send a batch and return its answer; `expected` None: any answer is right.
 
-        Raises: Fault if it is another, or none.
+        Raises: Fault if the answer differs, or there is none.
         """
-        at = self._connections[connection]
+        channel = self._connections[connection]
         answer = b""
         try:
-            at.setblocking(True)
-            at.sendall(request)
-            at.setblocking(False)
+            channel.setblocking(True)
+            channel.sendall(request)
+            channel.setblocking(False)
             while not answer.endswith(self._service.ended):
-                answer += self._more(at)
+                answer += self._receive(channel)
                 if expected is not None and not expected.startswith(answer):
-                    raise Fault(self.difference(self._whole(at, answer), expected), answer)
+                    complete = self._complete_answer(channel, answer)
+                    raise Fault(self.difference(complete, expected), answer)
         except OSError:
             raise Fault("closed", answer) from None
         return answer
 
-    def _more(self, connection: socket.socket) -> bytes:
+    def _receive(self, connection: socket.socket) -> bytes:
         idle = 0
         while not select.select([connection], [], [], _ROUND_S)[0]:
             idle += not self.is_at_work()
             if idle >= _IDLE_ROUNDS:
                 raise Fault("hang")
-        more = connection.recv(_BUFFER)
-        if not more:
+        chunk = connection.recv(_BUFFER)
+        if not chunk:
             raise Fault("closed")
-        return more
+        return chunk
 
-    def _whole(self, connection: socket.socket, answer: bytes) -> bytes:
-        """Return a wrong answer as far as it goes, as its first bytes may not tell what it is; a
-        flipped length makes it gigabytes, of which the first buffer is enough.
+    def _complete_answer(self, connection: socket.socket, answer: bytes) -> bytes:
+        """Return a wrong answer with its rest, because its first bytes may not tell its class. A
+        flipped length can make it gigabytes long; the first buffer is enough.
         """
         with suppress(Fault, OSError):
             while not answer.endswith(self._service.ended) and len(answer) < _BUFFER:
                 if not select.select([connection], [], [], _ROUND_S)[0]:
                     break
-                answer += self._more(connection)
+                answer += self._receive(connection)
         return answer
 
     def difference(self, answer: bytes, expected: bytes) -> str:
         """Return the class of a wrong answer: error, lost or wrong."""
-        same = next((at for at, (one, other) in enumerate(zip(answer, expected, strict=False))
-                     if one != other), len(expected))  # fmt: skip
-        line = answer[answer.rfind(b"\n", 0, same) + 1 :]
+        pairs = enumerate(zip(answer, expected, strict=False))
+        differing = (at for at, (byte, expected_byte) in pairs if byte != expected_byte)
+        first = next(differing, len(expected))
+        line = answer[answer.rfind(b"\n", 0, first) + 1 :]
         if line.startswith(_REFUSED):
             return "refused"
         if line.startswith(self._service.errors):
@@ -151,14 +156,14 @@ class Server:
         return "lost" if line.startswith(self._service.absent) else "wrong"
 
     def is_at_work(self) -> bool:
-        """Tell whether a thread of it runs, waits for a processor or a disk, or is stopped."""
+        """Return True if a thread of it runs, waits for a processor or a disk, or is stopped."""
         return any(_state(task) in _AT_WORK for task in self._threads())
 
     def _threads(self) -> list[Path]:
         return [task for process in (self.process, *self._beside) for task in _tasks(process.pid)]
 
     def settle(self) -> None:
-        """Wait until it has done what follows an answer."""
+        """Wait until its work after an answer is done."""
         while self.process.poll() is None and self.is_at_work():
             time.sleep(_READY_S)
 
@@ -168,27 +173,27 @@ class Server:
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
     def serve(self, expected: bytes | None) -> Served:
-        """Return the load, once; `expected`: all answers of an undisturbed run."""
+        """Send the load once and check the answers; `expected`: those of an undisturbed run."""
         load, ended = self._service.load(), self._service.ended
-        right = expected.split(ended)[:-1] if expected is not None else None
+        parts = expected.split(ended)[:-1] if expected is not None else None
         answers = b""
         batches = (*load.under_load, *load.read_back)
         last = self._service.connections - 1
         for index, batch in enumerate(batches):
             is_load = index < len(load.under_load)
             connection = index % last if is_load and last else last
-            if not last:  # what it does depends on whether it waits already
+            if not last:  # its course depends on whether it waits already
                 self.settle()
             try:
-                answers += self.ask(connection, batch, right[index] + ended if right else None)
+                answers += self.ask(connection, batch, parts[index] + ended if parts else None)
             except Fault as fault:
                 phase = "load" if is_load else "read back"
-                return Served(answers + fault.answer, fault.what, phase, 0)
-        return Served(answers, "", "", 0)
+                return Served(answers + fault.answer, fault.kind, phase)
+        return Served(answers)
 
     def stop(self) -> int | None:
-        """Stop it as one does. Returns its status, None if it had to be killed; 0 if it lives
-        and is one that is not stopped.
+        """Stop it in its usual way. Returns its status; None if it had to be killed; 0 if it lives
+        and is a service that is not stopped.
         """
         if self.process.poll() is None and not self._service.ends:
             return 0
@@ -209,12 +214,11 @@ class Server:
             idle += not self.is_at_work()
         return None
 
-    def made_up_for(self) -> bool:
-        """Tell whether it ended, was outvoted or given up, while the others served."""
+    def is_masked(self) -> bool:
+        """Return True if it ended, was outvoted or was given up, while the others served."""
         return bool(self._beside) and (self.process.poll() is not None or self._is_apart())
 
     def end(self) -> None:
-        """Close what is open, and leave no process."""
         for connection in self._connections:
             connection.close()
         for process in (*self._beside, self.process):
@@ -222,14 +226,13 @@ class Server:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Kill it if it lives."""
     if process.poll() is None:
         process.kill()
     process.wait()
 
 
-def connected(process: subprocess.Popen[bytes], path: Address) -> socket.socket:
-    """Return a connection to a socket, as soon as there is one. Raises Fault if the process
+def connect_to(process: subprocess.Popen[bytes], path: Address) -> socket.socket:
+    """Return a connection to a socket as soon as it can be made. Raises Fault if the process
     ends.
     """
     end_s = time.monotonic() + _START_S
@@ -259,11 +262,13 @@ def address_of(service: Service, folder: Path) -> Address:
 
 
 def _free_port() -> int:
-    """One that nobody has: no two calls get the same in a row, and no client's is among them."""
+    """Return a port that is not in use. Consecutive calls return different ports, none of them from
+    the range of clients' ports.
+    """
     for port in islice(_PORTS, len(_BELOW_CLIENTS)):
-        with socket.socket() as found, suppress(OSError):
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind(("127.0.0.1", port))
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
             return port
     raise MeasurementFailed(
         "the ports of 127.0.0.1", expected=f"a free one from {_BELOW_CLIENTS}", got="none",
@@ -286,9 +291,7 @@ def _state(task: Path) -> str:
 def start(
     service: Service, program: Path, folder: Path, environment: dict[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Return a process of the service in `folder`, where its socket will be, always mapped
-    alike.
-    """
+    """Start the service in `folder`, where its socket will be. Its memory layout never changes."""
     (folder / SOCKET).unlink(missing_ok=True)
     if service.prepare:
         service.prepare(folder)
@@ -296,7 +299,7 @@ def start(
     if service.is_on_tcp:
         (folder / _PORT).write_text(str(port), encoding="utf-8")
     clock = {} if service.clock_s is None else {"SPARECRAFT_CLOCK_S": str(service.clock_s)}
-    arguments = [word.format(folder=folder, port=port) for word in service.arguments]
+    arguments = [argument.format(folder=folder, port=port) for argument in service.arguments]
     return subprocess.Popen(
         ["setarch", "--addr-no-randomize", program, *arguments],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -305,14 +308,14 @@ def start(
 
 
 @contextmanager
-def running(
+def serve_alone(
     service: Service, program: Path, folder: Path, environment: dict[str, str]
 ) -> Iterator[Server]:
-    """The service in `folder`, with all connections."""
+    """Serve in `folder`, with all connections open."""
     process = start(service, program, folder, environment)
     server = Server(service, process, address_of(service, folder))
     try:
-        with told_where_it_does_not_start(program, process):
+        with report_start_failure(program, process):
             server.connect()
         yield server
     finally:
@@ -320,44 +323,47 @@ def running(
 
 
 @contextmanager
-def told_where_it_does_not_start(program: Path, process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Raises: MeasurementFailed for a Fault."""
+def report_start_failure(program: Path, process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Turn a Fault at the start into an error. Raises: MeasurementFailed."""
     try:
         yield
     except Fault as fault:
         raise MeasurementFailed(
             str(program), expected="a service that starts and answers",
-            got=f"{fault.what}, status {process.poll()}", hint="Start it by hand.",
+            got=f"{fault.kind}, status {process.poll()}", hint="Start it by hand.",
         ) from None  # fmt: skip
 
 
 Serving = Callable[[dict[str, str]], AbstractContextManager[Server]]
-"""Starts the service with these variables in its environment."""
+"""Starts the service with the given environment variables."""
 
 
 def run(
-    serving: Serving, program: Path, asked: record.FlipOrder, folder: Path, expected: bytes | None
-) -> Ended:
-    """Start it, load it once to warm up, set the count of results, load it again, and stop it."""
-    told = folder / "record"
-    asked.write(told, counter=True)
-    environment = {"SPARECRAFT_FLIPS": str(told), "LD_PRELOAD": str(program.with_name("steady.so"))}
-    with record.counter(told) as counter, serving(environment) as server:
+    serving: Serving, program: Path, order: record.FlipOrder, folder: Path, expected: bytes | None
+) -> RunEnd:
+    """Start the service, load it to warm up, start the count of results, load it again, stop it."""
+    file = folder / "record"
+    order.write(file, counter=True)
+    environment = {"SPARECRAFT_FLIPS": str(file), "LD_PRELOAD": str(program.with_name("steady.so"))}
+    with record.counter(file) as counter, serving(environment) as server:
         server.serve(expected)
         server.settle()
-        counter.begin(asked.at)
+        counter.begin(order.at)
         served = server.serve(expected)
         server.settle()
         counted = counter.end()
-        masked = not served.fault and server.made_up_for()
+        masked = not served.fault and server.is_masked()
         status = _status_of(server, served)
-    return Ended(status, Served(served.answers, served.fault, served.phase, counted), masked)
+    report = record.read(file)
+    if order.at == record.COUNT:
+        report = replace(report, counted=counted)
+    return RunEnd(status, served.answers, report, served.fault, served.phase, masked)
 
 
 def _status_of(server: Server, served: Served) -> int | None:
     if served.fault == "hang":
         return None
-    if served.fault == "closed":  # it has ended, or has only closed the connection
+    if served.fault == "closed":  # the service ended, or only closed the connection
         return server.wait() if not server.is_at_work() and server.process.poll() else server.stop()
     return server.stop()
 

@@ -35,27 +35,27 @@ class Load:
 class Service:
     """A service as Debian's sources have it, built by agents/harden/services/build."""
 
-    arguments: tuple[str, ...]  # it listens on the socket `socket` of its folder, or on TCP {port}
+    arguments: tuple[str, ...]  # it listens on `socket` in its folder, or on TCP {port}
     end: bytes  # the request that ends a batch
     ended: bytes  # its answer
     stop: bytes | None  # the request that stops it; None: SIGTERM does
-    errors: tuple[bytes, ...]  # how an answer begins that says it failed
-    absent: bytes  # how one begins that says there is no such key
-    compares: bool  # the arbiter can hold copies of it against each other: all have all data
+    errors: tuple[bytes, ...]  # the beginnings of answers that report a failure
+    absent: bytes  # the beginning of an answer that reports a missing key
+    compares: bool  # the arbiter can compare copies of it, because each has all data
     _requests: Callable[[random.Random], tuple[list[bytes], list[bytes]]]
-    connections: int = 5  # the last one reads back; one that serves only one at a time has one
-    clock_s: int | None = None  # its answers tell the time: this, since 1970 [s]
-    prepare: Callable[[Path], None] | None = None  # what it wants in its folder
-    ends: bool = True  # well, each time it is told to; else it is killed after its last answer
+    connections: int = 5  # the last one reads back; 1 if it serves one connection at a time
+    clock_s: int | None = None  # the time that its answers contain, since 1970 [s]
+    prepare: Callable[[Path], None] | None = None  # writes the files it needs to its folder
+    ends: bool = True  # it ends well each time it is stopped; else it is killed after its answers
     varies: float = 0.0  # share by which the results of two undisturbed runs may differ
 
     @property
     def is_on_tcp(self) -> bool:
         """True if it listens on a port, and not on a socket in its folder."""
-        return any("{port}" in word for word in self.arguments)
+        return any("{port}" in argument for argument in self.arguments)
 
     def load(self) -> Load:
-        """Always the same."""
+        """Return the load, which is always the same."""
         under_load, read_back = self._requests(random.Random(1))
         count = len(under_load) + len(read_back)
         return Load(self._batches(under_load), self._batches(read_back), count)
@@ -74,12 +74,12 @@ def _store(command: str, key: str, value: bytes) -> bytes:
 
 
 def _memcached_operation(rng: random.Random, keys: Sequence[str]) -> bytes:
-    key, other = rng.choice(keys), rng.choice(keys)
+    key, second_key = rng.choice(keys), rng.choice(keys)
     draw = rng.random()
     if draw < 0.5:
         return f"get {key}\r\n".encode()
     if draw < 0.6:
-        return f"get {key} {other} {rng.choice(keys)}\r\n".encode()
+        return f"get {key} {second_key} {rng.choice(keys)}\r\n".encode()
     if draw < 0.85:
         command = rng.choice(("set", "set", "add", "replace", "append", "prepend"))
         return _store(command, key, _value(rng))
@@ -98,8 +98,11 @@ def _memcached_requests(rng: random.Random) -> tuple[list[bytes], list[bytes]]:
     return under_load, [f"get {key}\r\n".encode() for key in (*keys, *numbers)]
 
 
-def _resp(*words: str | bytes | int) -> bytes:
-    parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+def _resp(*arguments: str | bytes | int) -> bytes:
+    parts = [
+        argument if isinstance(argument, bytes) else str(argument).encode()
+        for argument in arguments
+    ]
     bulk = b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
     return b"*%d\r\n%s" % (len(parts), bulk)
 
@@ -238,14 +241,14 @@ SERVICES = {
     ),
     "redis": Service(
         arguments=tuple(
-            word for key, value in _REDIS_SETTINGS.items() for word in (f"--{key}", value)
+            argument for key, value in _REDIS_SETTINGS.items() for argument in (f"--{key}", value)
         ),
         end=_resp("ECHO", "THE-END"),
         ended=b"$7\r\nTHE-END\r\n",
         stop=_resp("SHUTDOWN", "NOSAVE"),
         errors=(b"-",),
         absent=b"$-1",
-        compares=False,  # a replica lags behind its primary, by chance
+        compares=False,  # a replica lags behind its primary by a random time
         _requests=_redis_requests,
     ),
     "apache2": Service(
@@ -265,4 +268,4 @@ SERVICES = {
         varies=1e-4,  # it may see a request's bytes before it waits for them, or after
     ),
 }  # fmt: skip
-"""By name; agents/harden/services/sources has their versions."""
+"""Services by name; agents/harden/services/sources has their versions."""

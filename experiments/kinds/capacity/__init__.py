@@ -23,21 +23,22 @@ class CapacityKind(Kind[CapacitySection]):
     analyses = "result.analyse"
 
     def levels(self, result: Result) -> Mapping[str, float]:
-        """NodT of each workload [1/s], and the node's utilisation at it."""
         return {
             f"{figure}/{user}": float(value)
-            for user, one in result[self.name]["workloads"].items()
+            for user, workload in result[self.name]["workloads"].items()
             for figure, value in (
-                ("nodt_per_s", (one["nodt_per_s"] or {}).get("value")),
-                ("utilisation", one["utilisation"]),
+                ("nodt_per_s", (workload["nodt_per_s"] or {}).get("value")),
+                ("utilisation", workload["utilisation"]),
             )
             if value is not None
         }
 
     def row(self, result: Result) -> Mapping[str, Any]:
-        """NodT of each workload [1/s]."""
-        found = result[self.name]["workloads"]
-        return {user: (one["nodt_per_s"] or {}).get("value") for user, one in found.items()}
+        workloads = result[self.name]["workloads"]
+        return {
+            user: (workload["nodt_per_s"] or {}).get("value")
+            for user, workload in workloads.items()
+        }
 
 
 KIND = CapacityKind()

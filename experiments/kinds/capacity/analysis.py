@@ -1,11 +1,11 @@
 """NodT, the knee and the cost of a request, from the steps of a workload.
 
 NodT is PCRAFT's throughput of one node: the highest rate at which p95 keeps the limit. p95 may only
-rise with the rate, so each step's is raised to the highest earlier one; between the last step
-within the limit and the first beyond it, log p95 is interpolated linearly. The knee is the step of
-the greatest power, throughput over mean latency (Kleinrock 1979): beyond it waiting grows faster
-than throughput. Both have a two-stage bootstrap interval over sweeps and stretches of time
-(`metrics/bootstrap.py`, a sweep being a block and its steps the arms).
+rise with the rate, so the p95 of each step is raised to the highest earlier one. Between the last
+step within the limit and the first beyond it, log p95 is interpolated linearly. The knee is the
+step of the greatest power, throughput over mean latency (Kleinrock 1979): beyond it waiting grows
+faster than throughput. Both have a two-stage bootstrap interval over sweeps and stretches of time
+(`metrics/bootstrap.py`; a sweep is a block and its steps are the arms).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from experiments.record.metrics.bootstrap import intervals, pooled, quantile_val
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, Floats, samples_beyond
 
 QUANTILE = 0.95
-ERRORS_MAX = 0.01  # of a step whose requests were the node's work
+ERRORS_MAX = 0.01  # up to this error share, a step's CPU is the cost of its requests
 _STRETCH_S = 1.0
 _p95 = quantile_value(QUANTILE)
 
@@ -38,7 +38,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class NodeCapacity:
-    """`nodt_per_s` None: not found, `reason` says why; it is then at least or at most `bound`."""
+    """NodT and knee. If `nodt_per_s` is None, `reason` says why, and `bound_per_s` bounds NodT."""
 
     nodt_per_s: Interval | None
     knee_per_s: Interval | None
@@ -55,11 +55,11 @@ def capacity_of(
     """NodT and knee of one workload.
 
     Parameters: sweeps, each the same rates in ascending order, with requests in every step;
-    limit_ms [ms]; max_error_share, above which the search took a step for beyond the limit too.
+    limit_ms [ms]; max_error_share, above which the search took a step as beyond the limit too.
     """
     rates = [step.rate_per_s for step in sweeps[0]]
     blocks = [[stratum([step.requests for step in sweep])] for sweep in sweeps]
-    found = intervals(
+    figures = intervals(
         blocks,
         {
             "nodt": lambda steps: rate_at_limit(rates, [_p95(step) for step in steps], limit_ms),
@@ -69,10 +69,10 @@ def capacity_of(
         rng=rng,
     )
     steps = pooled(blocks)
-    errors = [_error_share(same) for same in zip(*sweeps, strict=True)]
-    reason, bound = _why_not(rates, steps, limit_ms, errors, max_error_share)
-    nodt = _interval(found["nodt"]) if not reason else None
-    return NodeCapacity(nodt, _interval(found["knee"]), reason, bound)
+    errors = [_error_share(rate_steps) for rate_steps in zip(*sweeps, strict=True)]
+    reason, bound = _explain_missing_nodt(rates, steps, limit_ms, errors, max_error_share)
+    nodt = _interval(figures["nodt"]) if not reason else None
+    return NodeCapacity(nodt, _interval(figures["knee"]), reason, bound)
 
 
 def rate_at_limit(rates: Sequence[float], p95_ms: Sequence[float], limit_ms: float) -> float | None:
@@ -89,29 +89,29 @@ def rate_at_limit(rates: Sequence[float], p95_ms: Sequence[float], limit_ms: flo
 
 
 def knee(rates: Sequence[float], mean_ms: Sequence[float]) -> float:
-    """Return the rate of the greatest power; the rate stands for the throughput, as far as it is
-    kept.
+    """Return the rate of the greatest power; the rate stands for the throughput, which is right
+    while the node keeps up.
     """
     power = np.asarray(rates) / np.asarray(mean_ms)
     return float(rates[int(np.argmax(power))])
 
 
-def _error_share(same: Sequence[Step]) -> float:
-    """Requests without a good answer, of the steps of one rate."""
-    total = sum(step.requests.height for step in same)
-    return sum(step.error_share * step.requests.height for step in same) / total
+def _error_share(steps: Sequence[Step]) -> float:
+    """Share of requests without a good answer in the steps of one rate."""
+    total = sum(step.requests.height for step in steps)
+    return sum(step.error_share * step.requests.height for step in steps) / total
 
 
-def _why_not(
+def _explain_missing_nodt(
     rates: Sequence[float],
     steps: Sequence[Floats],
     limit_ms: float,
     errors: Sequence[float],
     max_error_share: float,
 ) -> tuple[str, float | None]:
-    """Why there is no NodT, and what bounds it; "" where there is one.
+    """Return the reason why there is no NodT, and its bound; "" and None where there is one.
 
-    Parameters: steps, their latencies; errors, the share of each that failed.
+    Parameters: steps, the latencies of each rate; errors, the share of failed requests by rate.
     """
     p95_ms = [_p95(step) for step in steps]
     if rate_at_limit(rates, p95_ms, limit_ms) is None:
@@ -138,8 +138,8 @@ def _is_enough(step: Floats) -> bool:
     return samples_beyond(QUANTILE, step.size) >= SAMPLES_BEYOND_MIN
 
 
-def _interval(found: tuple[float, float, float] | None) -> Interval | None:
-    return None if found is None else Interval(*found)
+def _interval(bounds: tuple[float, float, float] | None) -> Interval | None:
+    return None if bounds is None else Interval(*bounds)
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def cost_of(steps: Sequence[Step], machine: str) -> Cost | None:
 
 @dataclass(frozen=True)
 class CpuRatio:
-    """CPU of a machine over that of the first arm's, at the same rates."""
+    """CPU of an arm's machine over the first arm's, at the same rates."""
 
     ratio: Interval
     rates: tuple[float, ...]
@@ -185,33 +185,35 @@ class CpuRatio:
 def cpu_ratio(
     sweeps: Sequence[Sequence[Step]], first: Sequence[Sequence[Step]], machine: str
 ) -> CpuRatio | None:
-    """Cost of the same requests in one arm and in the first one.
+    """Return the cost of the same requests in one arm over that in the first one.
 
-    The geometric mean over the rates that were asked of both, and answered but for
-    `ERRORS_MAX`, in every sweep; t interval over the logarithms of sweeps. None if no rate or
-    fewer than two sweeps are left.
+    It is the geometric mean over the rates that every sweep of both arms has, with an error share
+    of at most `ERRORS_MAX`; the interval is Student's over the logarithms of sweeps. None if no
+    rate or fewer than two sweeps are left.
     """
 
-    def cores_by_rate(some: Sequence[Sequence[Step]]) -> dict[int, dict[float, float]]:
+    def cores_by_rate(arm_sweeps: Sequence[Sequence[Step]]) -> dict[int, dict[float, float]]:
         return {
-            sweep[0].asked.sweep: {
+            sweep[0].setting.sweep: {
                 step.rate_per_s: step.cores[machine]
                 for step in sweep
                 if step.cores.get(machine, 0.0) > 0.0 and step.error_share <= ERRORS_MAX
             }
-            for sweep in some
+            for sweep in arm_sweeps
         }
 
-    mine, others = cores_by_rate(sweeps), cores_by_rate(first)
-    pairs = [(mine[sweep], others[sweep]) for sweep in sorted(mine.keys() & others.keys())]
-    rates = sorted(set.intersection(*({*one} & {*other} for one, other in pairs))) if pairs else []
+    arm_cores, first_cores = cores_by_rate(sweeps), cores_by_rate(first)
+    pairs = [
+        (arm_cores[sweep], first_cores[sweep])
+        for sweep in sorted(arm_cores.keys() & first_cores.keys())
+    ]
+    rates = sorted(set.intersection(*({*arm} & {*base} for arm, base in pairs))) if pairs else []
     if not rates or len(pairs) < 2:
         return None
     logs = [
-        float(np.mean([math.log(one[rate] / other[rate]) for rate in rates]))
-        for one, other in pairs
+        float(np.mean([math.log(arm[rate] / base[rate]) for rate in rates])) for arm, base in pairs
     ]
     mean = float(np.mean(logs))
     half = float(stats.t.ppf(0.975, len(logs) - 1) * stats.sem(logs))
-    ratio = Interval(*(math.exp(one) for one in (mean, mean - half, mean + half)))
+    ratio = Interval(*(math.exp(log) for log in (mean, mean - half, mean + half)))
     return CpuRatio(ratio, tuple(rates))

@@ -27,31 +27,31 @@ _CPU_LOOKS = (
 )
 
 
-def latency_figure(user: str, found: Mapping[str, Any]) -> Figure:
+def latency_figure(user: str, workload: Mapping[str, Any]) -> Figure:
     """Return each step's percentiles against its answers per second, the limit, NodT and its
     interval.
     """
-    steps = [step for step in found["steps"] if step["requests"]]
+    steps = [step for step in workload["steps"] if step["requests"]]
     title = f"{user}: latency against throughput"
     identity = f"{user}-latency"
     if not steps:
         return Figure(identity, title, "", (), {}, "No step was measured.")
     requests = sum(step["requests"] for step in steps)
-    nodt = found["nodt_per_s"]
+    nodt = workload["nodt_per_s"]
     caption = (
         f"Each point is one step of one sweep ({len(steps)} steps, {number(requests)} requests): "
         f"its percentile against the answers per second that it got. Dashed: the limit of p95, "
-        f"{found['limit_ms']:g} ms."
+        f"{workload['limit_ms']:g} ms."
     )
     if nodt is not None:
         caption += f" Vertical: NodT, {number(nodt['value'])}/s, and its 95 % interval."
     legend = tuple(Key(shape, colour, name) for _, name, colour, shape in _LATENCIES)
-    return drawn(identity, title, caption, legend, lambda size: _latencies(found, steps, size))
+    return drawn(identity, title, caption, legend, lambda size: _latencies(workload, steps, size))
 
 
-def cpu_figure(user: str, found: Mapping[str, Any], caps: Mapping[str, float]) -> Figure:
-    """CPU in cores of the four busiest: machines with a part in it, and the generator."""
-    steps = [step for step in found["steps"] if step["cores"]]
+def cpu_figure(user: str, workload: Mapping[str, Any], caps: Mapping[str, float]) -> Figure:
+    """Return the CPU [cores] of the four busiest machines that take part; the generator is one."""
+    steps = [step for step in workload["steps"] if step["cores"]]
     title = f"{user}: CPU against throughput"
     identity = f"{user}-cpu"
     names = _busiest(steps)
@@ -85,7 +85,7 @@ def _busiest(steps: Sequence[Mapping[str, Any]]) -> list[str]:
     return sorted(sorted(taking_part, key=lambda name: -most[name])[: len(_CPU_LOOKS)])
 
 
-def _latencies(found: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], size: Size) -> Any:
+def _latencies(workload: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], size: Size) -> Any:
     rows = [
         {
             "rate": step["answered_per_s"],
@@ -97,13 +97,13 @@ def _latencies(found: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], siz
         for field, _, colour, shape in _LATENCIES
         if step[field] is not None
     ]
-    limit_ms = found["limit_ms"]
+    limit_ms = workload["limit_ms"]
     domain = [min(row["ms"] for row in rows) * 0.7,
               max(limit_ms, *(row["ms"] for row in rows)) * 1.4]  # fmt: skip
     y = marks.logarithmic(alt.Y, "ms", "latency, ms (log scale)", domain)
     x = _rate_axis(rows)
     layers = []
-    if (nodt := found["nodt_per_s"]) is not None:
+    if (nodt := workload["nodt_per_s"]) is not None:
         span = [{"rate": nodt["low"], "end": nodt["high"]}]
         layers.append(marks.shade(span, palette.INTERFERENCE.light, 0.18, x=x, x2=alt.X2("end:Q")))
         layers.append(marks.rule([{"rate": nodt["value"]}], (1, 0), x=x))

@@ -20,7 +20,6 @@ from experiments.report.text import interval, milliseconds, number, percent, pla
 
 
 def write_page(folder: Path) -> Path:
-    """Write report.html from a run's result and manifest, whole or not at all."""
     return save_page(folder, capacity_page(flat(read_result(folder)), manifest_if_any(folder)))
 
 
@@ -40,46 +39,47 @@ def capacity_page(capacity: Mapping[str, Any], manifest: Mapping[str, Any]) -> s
         workloads=[
             {
                 "user": user,
-                "latency": latency_figure(user, found),
-                "cpu": cpu_figure(user, found, caps),
-                "steps": _step_table(user, found),
-                "notes": [text for text in (found["reason"], *found["doubts"]) if text],
+                "latency": latency_figure(user, workload),
+                "cpu": cpu_figure(user, workload, caps),
+                "steps": _step_table(user, workload),
+                "notes": [text for text in (workload["reason"], *workload["doubts"]) if text],
             }
-            for user, found in capacity["workloads"].items()
+            for user, workload in capacity["workloads"].items()
         ],
     )
 
 
 def headline(capacity: Mapping[str, Any]) -> str:
-    """Return the node's capacity, in a sentence for each workload; in one of all arms."""
+    """Return the node's capacity: one sentence per workload, or one for all if there are arms."""
     if _has_arms(capacity):
-        nodts = {user: one["nodt_per_s"] for user, one in capacity["workloads"].items()}
-        found = [
+        nodts = {user: workload["nodt_per_s"] for user, workload in capacity["workloads"].items()}
+        texts = [
             f"{user} {number(nodt['value']) if nodt else 'not found'}"
             for user, nodt in nodts.items()
         ]
-        return f"Requests/s that one node carries: {', '.join(found)}."
-    return " ".join(_nodt_sentence(user, found) for user, found in capacity["workloads"].items())
+        return f"Requests/s that one node carries: {', '.join(texts)}."
+    return " ".join(
+        _nodt_sentence(user, workload) for user, workload in capacity["workloads"].items()
+    )
 
 
-def _nodt_sentence(user: str, found: Mapping[str, Any]) -> str:
-    nodt = found["nodt_per_s"]
+def _nodt_sentence(user: str, workload: Mapping[str, Any]) -> str:
+    nodt = workload["nodt_per_s"]
     if nodt is None:
-        return f"{user}: no NodT, {found['reason']}."
+        return f"{user}: no NodT, {workload['reason']}."
     bounds = interval(nodt["low"], nodt["high"], number)
     return (
         f"{user}: one node carries {number(nodt['value'])} requests/s with p95 within "
-        f"{plain(found['limit_ms'])} ms (95 % interval {bounds}, {found['sweeps']} sweeps)."
+        f"{plain(workload['limit_ms'])} ms (95 % interval {bounds}, {workload['sweeps']} sweeps)."
     )
 
 
 def print_result(capacity: Mapping[str, Any], console: Console, report: Path) -> None:
-    """One line for each workload, the verdicts that failed, and the report's path."""
     table = _summary_table(capacity)
     title = f"{capacity['experiment']}, run {capacity['run']}"
     print_table(dataclasses.replace(table, caption=title), console)
-    for user, found in capacity["workloads"].items():
-        for text in found["doubts"]:
+    for user, workload in capacity["workloads"].items():
+        for text in workload["doubts"]:
             console.print(f"  - {user}: {text}", highlight=False)
     print_reasons(capacity["verdicts"], console)
     print_path(report, console)
@@ -91,18 +91,18 @@ _AGAINST = ("of the first arm's NodT", "of its CPU, at the same rates")
 
 def _rows(capacity: Mapping[str, Any]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
-    for user, found in capacity["workloads"].items():
-        nodt, knee, cost = found["nodt_per_s"], found["knee_per_s"], found["processing_s"]
-        first = found.get("against") or {}
+    for user, workload in capacity["workloads"].items():
+        nodt, knee, cost = workload["nodt_per_s"], workload["knee_per_s"], workload["processing_s"]
+        first = workload.get("against") or {}
         against = (_share(first), _share(first.get("cpu"))) if _has_arms(capacity) else ()
         rows.append((
             user,
-            f"{plain(found['limit_ms'])} ms",
+            f"{plain(workload['limit_ms'])} ms",
             f"{number(nodt['value'])}/s" if nodt else "none",
             interval(nodt["low"], nodt["high"], number) if nodt else "",
             f"{number(knee['value'])}/s" if knee else "",
             milliseconds(cost["value"] * 1e3) if cost else "",
-            percent(found["utilisation"]) if found["utilisation"] is not None else "",
+            percent(workload["utilisation"]) if workload["utilisation"] is not None else "",
             *against,
         ))  # fmt: skip
     return rows
@@ -115,7 +115,7 @@ def _summary_table(capacity: Mapping[str, Any]) -> Table:
 
 
 def _has_arms(capacity: Mapping[str, Any]) -> bool:
-    return any(found.get("against") for found in capacity["workloads"].values())
+    return any(workload.get("against") for workload in capacity["workloads"].values())
 
 
 def _share(against: Mapping[str, Any] | None) -> str:
@@ -124,7 +124,7 @@ def _share(against: Mapping[str, Any] | None) -> str:
     return f"{percent(against['value'])} ({interval(against['low'], against['high'], percent)})"
 
 
-def _step_table(user: str, found: Mapping[str, Any]) -> Table | None:
+def _step_table(user: str, workload: Mapping[str, Any]) -> Table | None:
     rows = tuple(
         (
             named(f"{plain(step['rate_per_s'])}/s, sweep {step['sweep'] + 1}"
@@ -135,7 +135,7 @@ def _step_table(user: str, found: Mapping[str, Any]) -> Table | None:
             Cell(percent(step["error_share"])),
             Cell(milliseconds(step["lag_p99_ms"])),
         )
-        for step in found["steps"]
+        for step in workload["steps"]
     )  # fmt: skip
     head = ("asked for", "requests", "answers/s", "p50", "p95", "p99", "without a good answer",
             "sent late, p99")  # fmt: skip

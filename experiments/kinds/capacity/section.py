@@ -1,4 +1,4 @@
-"""`[capacity]`: which workloads one node is asked to carry, and how the steps grow."""
+"""`[capacity]`: the workloads for one node, and the growth of the steps."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Workload(Strict):
 
 @dataclass(frozen=True)
 class Question:
-    """A search: NodT of one workload on one arm. `name` is its place in the result: the
-    workload's, with the arm's where there are several."""
+    """A search for NodT of one workload on one arm. `name` is its key in the result: the
+    workload's name, followed by the arm's where there are several arms."""
 
     name: str
     arm: str
@@ -40,9 +40,9 @@ class CapacitySection(Strict):
     """The load is raised step by step until p95 passes its limit (PCRAFT V.B).
 
     The first workload is the load's own user, from the load's rate on, with the SLO's p95; `also`
-    are others on the same node. Each step has `factor` times the rate of the one before, and lasts
+    adds others on the same node. Each step has `factor` times the rate of the one before, and lasts
     as long as `measure` says, or until `requests_min` requests can be expected. Each arm, such as a
-    variant of the node's program, is asked for each workload; sweeps take arms in turn.
+    variant of the node's program, gets each workload; sweeps take arms in turn.
     """
 
     factor: Annotated[float, Field(ge=1.05, le=4.0)] = 1.3
@@ -55,21 +55,26 @@ class CapacitySection(Strict):
     """Other workloads on the same node."""
 
     def workloads(self, experiment: Experiment) -> tuple[Workload, ...]:
-        """Return all that one node is asked to carry, one after the other."""
+        """Return the workloads for the node, in the order of their search."""
         load = experiment.load
-        own = Workload(user=load.user, rate_per_s=load.sent_per_s, p95_ms=experiment.slo.p95_ms)
-        return (own, *self.also)
+        main = Workload(user=load.user, rate_per_s=load.sent_per_s, p95_ms=experiment.slo.p95_ms)
+        return (main, *self.also)
 
     def questions(self, experiment: Experiment) -> tuple[Question, ...]:
         """Every workload on every arm, arm by arm."""
         first, *others = experiment.arms
-        asked = self.workloads(experiment)
+        workloads = self.workloads(experiment)
         if not others:
-            return tuple(Question(one.user, first, one) for one in asked)
+            return tuple(Question(workload.user, first, workload) for workload in workloads)
         return tuple(
-            Question(f"{one.user}-{arm}", arm, one, f"{one.user}-{first}" if arm != first else "")
+            Question(
+                f"{workload.user}-{arm}",
+                arm,
+                workload,
+                f"{workload.user}-{first}" if arm != first else "",
+            )
             for arm in experiment.arms
-            for one in asked
+            for workload in workloads
         )
 
     def check(self, design: Design) -> None:
@@ -77,7 +82,7 @@ class CapacitySection(Strict):
         experiment, tier = design.experiment, design.fleet.entry_tier
         nodes = design.fleet.tiers[tier].nodes
         role = design.fleet.tiers[tier].role
-        able = {name for name, one in design.workloads.items() if role in one.roles}
+        able = {name for name, workload in design.workloads.items() if role in workload.roles}
         users = [workload.user for workload in self.workloads(experiment)]
         names = [question.name for question in self.questions(experiment)]
         checks: Iterable[Check] = (

@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.kinds.compare.headline import headline, is_a_chain
-from experiments.report.text import factor, interval, statistic, usd
+from experiments.report.text import SLO_WORDS, factor, interval, statistic, usd
 from experiments.run.kind import Kind, NoSection, SectionT
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from core.runfiles.result import Result
+    from core.runfiles.result import Promise, Result
     from experiments.design import Design
-    from experiments.record.result import Findings
     from experiments.testbed.testbed import Testbed
 
 
@@ -28,102 +25,97 @@ class CompareKind(Kind[SectionT]):
     decides = True
     calibrates = True
     varies = True
+    prints = "terminal.print_result"
 
     def utilisation(self, design: Design, results: Path) -> Mapping[str, Any]:
-        """Predict it from the work that the newest valid run of the design measured."""
+        """Predict the utilisation from the work in the newest valid run of the design."""
         from experiments.kinds.compare.utilisation import predicted_utilisation
 
         return predicted_utilisation(design, results)
 
     def measure(self, testbed: Testbed, section: SectionT) -> None:
-        """Every block of the design."""
         from experiments.kinds.compare.measure import measure
 
         del section
         measure(testbed)
 
-    def analyse(self, folder: Path) -> Findings:
-        """Every figure of the arms; plan.json, simulated.json and histograms.json beside it."""
-        from experiments.kinds.compare.analysis import analyse
-
-        return analyse(folder)
-
-    def write_page(self, folder: Path) -> Path:
-        """Figures and tables of the arms."""
-        from experiments.kinds.compare.page import write_report
-
-        return write_report(folder)
-
-    def print_result(self, result: Result, console: Console, page: Path) -> None:
-        """Arms, factors, verdicts; then the sentences of the page's first screen."""
-        from experiments.kinds.compare.folder import read_folder
-        from experiments.kinds.compare.terminal import print_summary
-
-        del result  # the folder has it
-        print_summary(read_folder(page.parent), console, page)
-
     def compared_values(self, result: Result) -> Mapping[str, Any]:
-        """Return the planned fleet's cost, gains of the arm that `row` speaks of, which is named
-        where there are several, then what each arm's requests took.
+        """Return the planned fleet's cost, the gains of the best arm, and each arm's latencies.
+
+        The best arm is named where there are several; a chain of arms has the gains of its steps.
         """
         body = result[result["kind"]]
         planned = {"planned fleet, USD a month": _planned_usd(body)}
         if is_a_chain(body):
-            whose, gains = {}, _gains_of_steps(body)
+            gain_owner, gains = {}, _gains_of_steps(body)
         else:
-            other, entries = _compared(body)
-            gains = {f"{statistic(what)} gain": _gain(one) for what, one in entries.items()}
-            whose = {"gains of": other} if any(gains.values()) and len(body["arms"]) > 2 else {}
-        gains = {what: gain for what, gain in gains.items() if gain}
+            best_arm, entries = _best_arm_factors(body)
+            gains = {
+                f"{statistic(figure)} gain": _gain(factor_entry)
+                for figure, factor_entry in entries.items()
+            }
+            gain_owner = (
+                {"gains of": best_arm} if any(gains.values()) and len(body["arms"]) > 2 else {}
+            )
+        gains = {figure: gain for figure, gain in gains.items() if gain}
         arms = {
-            f"{arm} {name}": one.get(name)
-            for arm, one in body["arms"].items()
+            f"{arm} {name}": figures.get(name)
+            for arm, figures in body["arms"].items()
             for name in ("requests", "error_share", "p50_ms", "p95_ms", "p99_ms")
         }
-        return {**planned, **whose, **gains, **arms}
+        return {**planned, **gain_owner, **gains, **arms}
 
     def levels(self, result: Result) -> Mapping[str, float]:
-        """Utilisation of each tier, in runs of an adopted plan, which measure it; the rate, where a
-        calibration found it."""
+        """Return each tier's utilisation from runs of an adopted plan, which measure it, and the
+        calibrated rate if there is one."""
         body = result[result["kind"]]
         predicted, calibration = body.get("predicted") or {}, body.get("calibration")
         rate = {"rate_per_s": float(calibration["rate_per_s"])} if calibration else {}
         return rate | {
-            f"utilisation/{tier}": float(one["measured"])
-            for tier, one in (predicted.get("utilisation") or {}).items()
-            if one["measured"] is not None
+            f"utilisation/{tier}": float(use["measured"])
+            for tier, use in (predicted.get("utilisation") or {}).items()
+            if use["measured"] is not None
         }
 
     def row(self, result: Result) -> Mapping[str, Any]:
-        """The p95 factor of a run from which something follows, of a plan's fleet whether the
-        promise was kept, and what the plan costs."""
+        """Return the p95 factor of a valid run, or the promise's verdict for a plan's fleet, and
+        the cost of the plan."""
         body = result[result["kind"]]
-        other, entries = _compared(body)
-        gain = _gain(entries.get("p95") or {}) if other and result["valid"] else ""
-        found = {"p95 gain": gain} if gain else {"arms": len(body["arms"])}
+        arm, entries = _best_arm_factors(body)
+        gain = _gain(entries.get("p95") or {}) if arm and result["valid"] else ""
+        values = {"p95 gain": gain} if gain else {"arms": len(body["arms"])}
         if promise := result["promise"]:
-            found = {"promise": promise["verdict"]}
+            values = _promise_values(promise)
         planned = _planned_usd(body)
-        return found if planned is None else {**found, "plan": f"{usd(planned)} a month"}
+        return values if planned is None else {**values, "plan": f"{usd(planned)} a month"}
 
 
-def _compared(body: Mapping[str, Any]) -> tuple[str | None, Mapping[str, Mapping[str, Any]]]:
-    """Return the arm that is held against the baseline, of many the best, and its factors."""
+def _promise_values(promise: Promise) -> dict[str, Any]:
+    if promise["claimed"]:
+        return {"promise": promise["verdict"]}
+    key = "refused by the plan, SLO" if promise["refused"] else "nothing promised, SLO"
+    return {key: SLO_WORDS[promise["verdict"]]}
+
+
+def _best_arm_factors(
+    body: Mapping[str, Any],
+) -> tuple[str | None, Mapping[str, Mapping[str, Any]]]:
+    """Return the arm that is compared with the baseline, the best of several, and its factors."""
     compared = body.get("compared") or {}
-    _, other, entries = headline(compared.get("baseline", ""), compared.get("other"), body)
-    return other, entries
+    _, arm, entries = headline(compared.get("baseline", ""), compared.get("other"), body)
+    return arm, entries
 
 
 def _gains_of_steps(body: Mapping[str, Any]) -> dict[str, str]:
     return {
-        f"{statistic(what)} gain, {step['arm']} over {step['base']}": _gain(one)
+        f"{statistic(figure)} gain, {step['arm']} over {step['base']}": _gain(factor_entry)
         for step in body["steps"]
-        for what, one in step["factors"].items()
+        for figure, factor_entry in step["factors"].items()
     }
 
 
 def _gain(entry: Mapping[str, Any]) -> str:
-    """ "2.13 × (1.60 to 2.81)"; "" where there is no factor or no interval of it."""
+    """Return a gain such as "2.13 × (1.60 to 2.81)"; "" without a factor or its interval."""
     if entry.get("factor") is None or entry.get("ci_low") is None:
         return ""
     return f"{factor(entry['factor'])} ({interval(entry['ci_low'], entry['ci_high'])})"

@@ -1,15 +1,16 @@
 """`sparecraft adopt`: a design that measures the promise of a run's plan.
 
-The new design has the plan's fleet, and from the source run load, phases, interference, faults,
-SLO, rates and seed. Its one arm is the plan's, its plan.json the prediction. Block k meets the
-arrivals, pages and neighbours of the source's pair k. It is measured until the promise is kept or
-broken, with looks after half of the blocks, three quarters and all, which are as many as the source
-run had.
+The new design has the plan's fleet. Load, phases, interference, faults, SLO, rates and seed are
+those of the source run. Its one arm is the plan's, and its plan.json is the prediction. Block k
+meets the arrivals, pages and neighbours of the source's pair k. The run lasts until the promise is
+kept or broken. It looks after half of the blocks, after three quarters and after all; there are as
+many blocks as the source run had.
 
-`in_place`, for `sparecraft run --close`, changes the fleet that is up to the planned one; its name,
-ranges and ports stay. Its blocks first have the arrivals, neighbours and faults of each of the
-source's pairs, then new ones, until there are half as many as the source measured or three minutes
-of load are over. Then the first look follows; the last one is after twice as many blocks.
+`in_place`, for `sparecraft run --close`, changes the running fleet to the planned one; its name,
+ranges and ports stay. The first blocks have the arrivals, neighbours and faults of the source's
+pairs. New blocks follow until there are half as many blocks as the source measured or three minutes
+of load are over. Then comes the first look; the last look is after twice as many blocks, or after
+the blocks of `load_s`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from experiments.design.experiment import (
     TierSettings,
 )
 from experiments.design.feasible import infeasible
-from experiments.design.fleet import Fleet, fleet_problems
+from experiments.design.fleet import Fleet, fleet_problems, planned_tiers
 from experiments.design.prediction import PLANNED_ARM, Prediction, read_prediction
 from experiments.design.roles import Roles, find_roles
 from experiments.design.schedule import block_length_s
@@ -55,9 +56,10 @@ KEPT_KEYS = (
 )
 _SUFFIX = "-planned"
 _MADE = "Made by `sparecraft adopt`"
-_BLOCKS_MAX = 100  # repeats of a design
-_NEW_UNTIL_S = 180.0  # of load, before the first look
-_LOOKS = 3  # at the promise, the first after half of the blocks
+_BLOCKS_MAX = 100  # largest number of repeats of a design
+_NEW_UNTIL_S = 180.0  # load before the first look, with new blocks
+_LOOKS = 3  # looks at the promise; the first is after half of the blocks
+_LOOKS_MAX = 6  # with more time
 
 
 def adopt(
@@ -66,44 +68,53 @@ def adopt(
     to: Path | None = None,
     plan_file: Path | None = None,
     in_place: bool = False,
+    load_s: float | None = None,
 ) -> Design:
     """Write the design that a run's plan asks for, and return it as it is read back.
 
-    Parameters: run_folder with manifest.json; to the new folder, by default EXPERIMENT-planned in
+    Parameters: run_folder with manifest.json; to, the new folder, by default EXPERIMENT-planned in
     the run's folder; plan_file instead of the run's own plan.json; in_place, for the fleet that the
-    run left up.
-    Raises: InputError for a run or plan that cannot be used, a run that is not valid, a fault that
-    the planned fleet has no machine for, a folder that is somebody else's. Nothing is written then.
+    run left up; load_s, with in_place: the longest time of load.
+    Raises: InputError for a run or plan that cannot be used, a run that is not valid, a fault for
+    which the planned fleet has no machine, and a folder that `adopt` did not make. Nothing is
+    written then.
     """
-    fleet, experiment, run, rate_from = _source(run_folder)
-    _check_counts(run_folder, run)
+    fleet, experiment, run, rate_from = _read_source(run_folder)
+    _check_valid(run_folder, run)
     plan = plan_file or run_folder / "plan.json"
     prediction = read_prediction(plan)
     _check_run(plan, prediction, run, run_folder)
-    own = run_folder / FOLDER
-    planned = _planned_fleet(plan, prediction, fleet, find_roles(own))
+    design_files = run_folder / FOLDER
+    planned = _planned_fleet(plan, prediction, fleet, find_roles(design_files))
     _check_faults(plan, planned, experiment)
     blocks = len(experiment.design.order) * experiment.design.repeats
+    first = (blocks + 1) // 2
     folder = to or run_folder.resolve() / planned.experiment
     if in_place:
-        kept = {key: getattr(fleet, key) for key in KEPT_KEYS}
-        planned, blocks = planned.model_copy(update=kept), _blocks_in_place(run_folder, experiment)
-    asked = _planned_experiment(prediction, planned, experiment, blocks)
+        identity = {key: getattr(fleet, key) for key in KEPT_KEYS}
+        planned = planned.model_copy(update=identity)
+        first = _blocks_to_first_look(run_folder, experiment)
+        blocks = 2 * first if load_s is None else int(load_s // block_length_s(experiment))
+    order = _order_until_decided(first, max(first, blocks), experiment.design.seed)
+    planned_experiment = _planned_experiment(prediction, planned, experiment, order)
     _check_folder(folder)
     head = f"{_MADE} from the plan of run {run} of {fleet.experiment}"
     text = {
         "fleet.tfvars": fleet_text(planned, f"{head}: {prediction.usd_per_month:.2f} USD a month."),
         "experiment.toml": experiment_text(
-            asked, f"{head}; plan.json is what it predicts.{rate_from}"
+            planned_experiment, f"{head}; plan.json is what it predicts.{rate_from}"
         ),
         "plan.json": plan.read_text(encoding="utf-8"),
     }
-    return _write(folder, text, own, asked.load)
+    return _write(folder, text, design_files, planned_experiment.load)
 
 
-def _source(run_folder: Path) -> tuple[Fleet, Experiment, str, str]:
-    """The run's spec, from its manifest; its name; in a line of its own, where the rate
-    is from if the run's calibration found it: a plan is for a demand."""
+def _read_source(run_folder: Path) -> tuple[Fleet, Experiment, str, str]:
+    """Return fleet and experiment from the run's manifest, the run's name, and a remark.
+
+    The remark is a line that names the origin of a calibrated rate; it is "" for other runs. The
+    design states the calibrated rate because a plan is for a demand.
+    """
     path = run_folder / "manifest.json"
     if not path.is_file():
         raise InputError(
@@ -114,9 +125,9 @@ def _source(run_folder: Path) -> tuple[Fleet, Experiment, str, str]:
         )
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        stated = spec_of(manifest)
-        fleet = stated["fleet"]
-        spec = {key: value for key, value in stated.items() if key in Experiment.model_fields}
+        source_spec = spec_of(manifest)
+        fleet = source_spec["fleet"]
+        spec = {key: value for key, value in source_spec.items() if key in Experiment.model_fields}
         run = str(manifest["run"])
         rate_from = ""
         if calibration := manifest.get("calibration"):
@@ -143,13 +154,13 @@ def _source(run_folder: Path) -> tuple[Fleet, Experiment, str, str]:
     )
 
 
-def _check_counts(run_folder: Path, run: str) -> None:
-    against = against_run(run_folder)
-    if against:
+def _check_valid(run_folder: Path, run: str) -> None:
+    objection = against_run(run_folder)
+    if objection:
         raise InputError(
             str(run_folder),
             expected="a valid run, because a plan is only as good as its run",
-            got=f"{run}, which is not ({against})",
+            got=f"{run}, which is not ({objection})",
             hint="Run the design again, and adopt the plan of that run.",
         )
 
@@ -165,21 +176,26 @@ def _check_run(plan: Path, prediction: Prediction, run: str, run_folder: Path) -
 
 
 def _planned_fleet(plan: Path, prediction: Prediction, source: Fleet, roles: Roles) -> Fleet:
-    """The plan's fleet under a name and addresses of its own; arbiters as large as the source's."""
+    """Return the plan's fleet with a new name and new addresses; its arbiters are as large as the
+    source's."""
     parsed = parse_tfvars(prediction.tfvars, plan)
     tfvars = ConfigFile(plan, {"tfvars": parsed.values}).section("tfvars")
     fleet = check(tfvars, Fleet)
-    if set(fleet.tiers) != set(source.tiers) or set(fleet.tiers) != set(prediction.tiers):
+    planned_names = planned_tiers(source, roles)
+    if set(fleet.tiers) != set(source.tiers) or set(prediction.tiers) != set(planned_names):
         raise InputError(
             f"{plan}: tfvars",
             expected=f"the tiers {', '.join(source.tiers)}, as the source run's fleet has",
             got=", ".join(fleet.tiers),
             hint="Adopt the plan from the run that it was made from.",
         )
-    own = {"experiment": _planned_name(source.experiment), "grafana_image": source.grafana_image}
+    identity = {
+        "experiment": _planned_name(source.experiment),
+        "grafana_image": source.grafana_image,
+    }
     planned = fleet.model_copy(
         update={
-            **own,
+            **identity,
             "entries": source.entries,
             "tiers": {
                 name: tier.model_copy(update={"image": source.tiers[name].image})
@@ -197,7 +213,8 @@ def _planned_fleet(plan: Path, prediction: Prediction, source: Fleet, roles: Rol
 
 
 def _planned_name(source: str) -> str:
-    """Valid for Terraform, and another than the source's, also where that is a planned one."""
+    """Return a name that Terraform accepts and that differs from the source's, which may itself be
+    the name of a planned fleet."""
     numbered = re.fullmatch(rf"(.*){_SUFFIX}(?:-(\d+))?", source)
     if numbered is None:
         base, suffix = source, _SUFFIX
@@ -221,16 +238,16 @@ def _check_faults(plan: Path, planned: Fleet, experiment: Experiment) -> None:
             )
 
 
-def _blocks_in_place(run_folder: Path, source: Experiment) -> int:
-    """One for each pair that was measured, and new ones; the first look is after half of them."""
+def _blocks_to_first_look(run_folder: Path, source: Experiment) -> int:
+    """Return a number of blocks: one for each measured pair, and new ones."""
     measured = pl.read_parquet(run_folder / "requests.parquet", columns=["arm", "repeat"]).unique()
     pairs: list[int] = measured["arm"].value_counts()["count"].to_list()
-    most = int(_NEW_UNTIL_S // block_length_s(source))
-    return 2 * max(1, *pairs, min(measured.height // 2, most))
+    blocks_max = int(_NEW_UNTIL_S // block_length_s(source))
+    return max(1, *pairs, min(measured.height // 2, blocks_max))
 
 
 def _planned_experiment(
-    prediction: Prediction, planned: Fleet, source: Experiment, blocks: int
+    prediction: Prediction, planned: Fleet, source: Experiment, order: Order
 ) -> Experiment:
     arm = Arm(
         settings={
@@ -245,30 +262,36 @@ def _planned_experiment(
     changes = {
         "kind": "compare",
         "arms": {PLANNED_ARM: arm},
-        "slo": source.slo.model_copy(update={"preregistered": True}),  # the plan promises it
-        "design": _until_decided(min(_BLOCKS_MAX, blocks), source.design.seed),
+        "slo": source.slo.model_copy(
+            update={"preregistered": True}
+        ),  # the plan made the promise before the run
+        "design": order,
         "failover": None,
     }
-    made = source.model_copy(update=changes)
-    if not infeasible(made, planned):
-        return made
-    allowed = arm.model_copy(update={"allow_infeasible": True})  # as the limits of its plan did
-    return made.model_copy(update={"arms": {PLANNED_ARM: allowed}})
+    design_experiment = source.model_copy(update=changes)
+    if not infeasible(design_experiment, planned):
+        return design_experiment
+    allowed = arm.model_copy(update={"allow_infeasible": True})  # the plan's limits allowed it, too
+    return design_experiment.model_copy(update={"arms": {PLANNED_ARM: allowed}})
 
 
-def _until_decided(most: int, seed: int) -> Order:
-    """Blocks until the promise is kept or broken, if there are enough for more than one look."""
-    first = (most + 1) // 2
+def _order_until_decided(first: int, blocks: int, seed: int) -> Order:
+    """Return an order that ends once the promise is kept or broken, if there are enough blocks for
+    more than one look. Parameters: blocks before the first look, and of all."""
+    blocks = min(_BLOCKS_MAX, blocks)
+    first = min(first, blocks)
     if first < PAIRS_MIN:
-        return Order(order="A", repeats=most, seed=seed)
-    return Order(order="A", repeats=most, seed=seed, decide="p95", min_repeats=first, looks=_LOOKS)
+        return Order(order="A", repeats=blocks, seed=seed)
+    looks = min(_LOOKS_MAX, max(_LOOKS, 1 + 2 * (blocks - first) // first))
+    return Order(order="A", repeats=blocks, seed=seed, decide="p95", min_repeats=first, looks=looks)
 
 
 def _check_folder(folder: Path) -> None:
     if not folder.exists():
         return
-    made = folder / "experiment.toml"
-    if made.is_file() and made.read_text(encoding="utf-8").startswith(f"# {_MADE}"):
+    experiment_file = folder / "experiment.toml"
+    head = f"# {_MADE}"
+    if experiment_file.is_file() and experiment_file.read_text(encoding="utf-8").startswith(head):
         return
     raise InputError(
         str(folder),
@@ -278,17 +301,17 @@ def _check_folder(folder: Path) -> None:
     )
 
 
-def _write(folder: Path, text: dict[str, str], own: Path, load: Load) -> Design:
-    """Check all files together beside their place, then move them there."""
+def _write(folder: Path, text: dict[str, str], design_files: Path, load: Load) -> Design:
+    """Check all files together in a temporary folder, then move them to `folder`."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".adopt-") as beside:
-            copy_design_files(own, load, Path(beside))
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".adopt-") as temporary:
+            copy_design_files(design_files, load, Path(temporary))
             for name, content in text.items():
-                (Path(beside) / name).write_text(content, encoding="utf-8")
-            load_design(Path(beside))
+                (Path(temporary) / name).write_text(content, encoding="utf-8")
+            load_design(Path(temporary))
             folder.mkdir(exist_ok=True)
-            for path in Path(beside).iterdir():
+            for path in Path(temporary).iterdir():
                 if (folder / path.name).is_dir():
                     shutil.rmtree(folder / path.name)
                 shutil.move(path, folder / path.name)

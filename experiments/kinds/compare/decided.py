@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.record.metrics.looks import looks_most
 from experiments.report.tables import Cell, Table, named
-from experiments.report.text import factor, interval, number, percent
+from experiments.report.text import factor, interval, listed, number, percent
 
 _ENDS = {
     "figure": "decided",
@@ -20,55 +20,50 @@ _MOODS = {"faster": "good", "slower": "bad", "equivalent": "good", "undecided": 
 
 
 def end_words(decided: Mapping[str, Any]) -> str:
-    """Return the end of the run, in a sentence."""
     looks = decided["looks"]
     if not looks:
         return "The run ended before the first look at what it was to decide."
     last = looks[-1]
-    said = (
+    text = (
         f"The {_subject(decided)} was to be decided; look {len(looks)} of "
         f"{looks_most(decided)}, after {last['blocks']} blocks, ended the run: "
         f"{_ENDS[decided['ended_by']]}"
     )
     if decided["missing"]:
-        said += (
-            f". Missing: the interval of {_and(decided['missing'])} against the baseline neither "
+        text += (
+            f". Missing: the interval of {listed(decided['missing'])} against the baseline neither "
             "leaves 1 out nor lies within 15 %; more repeats narrow it"
         )
-    return f"{said}."
+    return f"{text}."
 
 
 def _subject(decided: Mapping[str, Any]) -> str:
-    """Return the figure, or the SLO where there is one arm and so nothing to compare."""
+    """Return the figure, or the SLO if one arm leaves nothing to compare."""
     return str(decided["figure"]) if decided["looks"][0]["comparisons"] else "SLO"
-
-
-def _and(words: list[str]) -> str:
-    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
 
 
 def looks_table(decided: Mapping[str, Any]) -> Table:
     """Return each look with its level, its intervals at that level, and the SLO's answers."""
     looks = decided["looks"]
     arms = list(looks[0]["comparisons"])
-    judged = list(looks[0]["slo"])
+    slo_arms = list(looks[0]["slo"])
     level = "level" if arms else "slo_level"
     rows = tuple(
         (
-            named(str(one["look"])), Cell(number(one["blocks"])), Cell(percent(one[level])),
-            *(_compared(one["comparisons"][arm]) for arm in arms),
-            *(named(one["slo"][arm]) for arm in judged),
+            named(str(look["look"])), Cell(number(look["blocks"])), Cell(percent(look[level])),
+            *(_factor_cell(look["comparisons"][arm]) for arm in arms),
+            *(named(look["slo"][arm]) for arm in slo_arms),
         )
-        for one in looks
+        for look in looks
     )  # fmt: skip
     head = ("look", "blocks", "error of this look", *(f"{arm}, factor" for arm in arms),
-            *(f"SLO, {arm}" for arm in judged))  # fmt: skip
+            *(f"SLO, {arm}" for arm in slo_arms))  # fmt: skip
     error = 5 if arms else 10
     caption = f"Looks at the {_subject(decided)}; {error} % of error are spent over them"
     return Table("looks-table", caption, head, rows)
 
 
-def _compared(entry: Mapping[str, Any]) -> Cell:
+def _factor_cell(entry: Mapping[str, Any]) -> Cell:
     if entry["factor"] is None:
         return named(entry["decided"])
     bounds = interval(entry["ci_low"], entry["ci_high"])
@@ -79,7 +74,7 @@ def _compared(entry: Mapping[str, Any]) -> Cell:
 
 
 def decided_values(manifest: Mapping[str, Any]) -> dict[str, object] | None:
-    """Sentence and table of a run that was to decide; None of any other."""
+    """Return sentence and table of a run that was to decide; None for other runs."""
     decided = manifest.get("decided")
     if not decided:
         return None

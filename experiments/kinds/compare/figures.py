@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -33,13 +34,13 @@ from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN
 from experiments.record.metrics.summary import compared_arms
 from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
-from experiments.report.layout import WIDE, Size
+from experiments.report.layout import WIDE
 from experiments.report.text import counted, number, percent
-from optimizer.plan.explain.figures import front_chart, front_words
+from optimizer.plan.explain.figures import front_chart, front_titles
 
 
 def all_figures(run: RunFolder) -> dict[str, Figure]:
-    """Every figure by its identity; those without data have a note and no drawing."""
+    """Return every figure by its identity; a figure without data has a note and no drawing."""
     makers: tuple[Callable[[RunFolder], Figure], ...] = (
         _improvement,
         _comparison,
@@ -53,30 +54,17 @@ def all_figures(run: RunFolder) -> dict[str, Figure]:
 
 
 def fronts(run: RunFolder) -> list[Figure]:
-    """Return the plan's fronts of cost against a limit; none where they were not looked for."""
+    """Return the plan's fronts of cost against a limit; none if the plan has no fronts."""
     return [_front(body) for body in run.plan.get("pareto") or () if body["points"]]
 
 
 def _front(body: Mapping[str, Any]) -> Figure:
-    title, caption = front_words(body)
+    title, caption = front_titles(body)
     key = body["limit"].removesuffix("_ms")
     return drawn(
         f"front-{key}", title, f"{title}: {caption}.", (),
         lambda size: front_chart(body, size.plot_width, 260 if size.small else 300),
     )  # fmt: skip
-
-
-def _figure(
-    run: RunFolder,
-    identity: str,
-    title: str,
-    caption: str,
-    draw: Callable[[RunFolder, Size], Any],
-    *,
-    legend: tuple[Key, ...] = (),
-    note: str = "",
-) -> Figure:
-    return drawn(identity, title, caption, legend, lambda size: draw(run, size), note)
 
 
 def _sample_text(run: RunFolder) -> str:
@@ -90,7 +78,9 @@ def _no_requests(run: RunFolder) -> str:
 
 
 def _over_time(run: RunFolder) -> Figure:
-    shown = shown_points(run.requests.filter(pl.col("outcome") == "ok"), WIDE.points_max).height
+    drawn_count = shown_points(
+        run.requests.filter(pl.col("outcome") == "ok"), WIDE.points_max
+    ).height
     good = run.requests.filter(pl.col("outcome") == "ok").height
     failed = run.requests.height - good
     caption = (
@@ -98,9 +88,9 @@ def _over_time(run: RunFolder) -> Figure:
         f"in {counted(len(blocks_of(run)), 'block')}, paler in the warm-up, {number(failed)} failed"
         f"{', each drawn at the time that it took' if failed else ''}. "
     )
-    if shown < good:
+    if drawn_count < good:
         caption += (
-            f"Of the {number(good)} answered ok, {number(shown)} are drawn: "
+            f"Of the {number(good)} answered ok, {number(drawn_count)} are drawn: "
             "the slowest tenth, and a random choice of the rest. "
         )
     caption += f"The steps are the median of each {median_bin_s(run):g} s. "
@@ -122,10 +112,8 @@ def _over_time(run: RunFolder) -> Figure:
             Key("shade", palette.FAULT.light, "fault"),
             Key("shade", palette.INTERFERENCE.light, "interference"),
         )
-    return _figure(
-        run, "over-time", "Latency over time", caption, latency_over_time,
-        legend=legend, note=_no_requests(run),
-    )  # fmt: skip
+    draw = partial(latency_over_time, run)
+    return drawn("over-time", "Latency over time", caption, legend, draw, _no_requests(run))
 
 
 def _boxes(run: RunFolder) -> Figure:
@@ -134,10 +122,9 @@ def _boxes(run: RunFolder) -> Figure:
         f"circle p99, dotted to the maximum. {_sample_text(run)}; failed ones are at the time-out."
     )
     note = _no_requests(run) or ("" if box_rows(run) else "Only the warm-up was recorded.")
-    return _figure(
-        run, "boxes", "Latency of each arm", caption, latency_boxes,
-        legend=marks.arm_keys(run.arms, "box"), note=note,
-    )  # fmt: skip
+    legend = marks.arm_keys(run.arms, "box")
+    draw = partial(latency_boxes, run)
+    return drawn("boxes", "Latency of each arm", caption, legend, draw, note)
 
 
 def _tail(run: RunFolder) -> Figure:
@@ -150,47 +137,42 @@ def _tail(run: RunFolder) -> Figure:
     note = _no_requests(run)
     if not note and measured(run.requests)["latency_ms"].n_unique() < 2:
         note = "Fewer than two different latencies were measured: no distribution to draw."
-    return _figure(
-        run, "tail", "The tail", caption, latency_tail,
-        legend=marks.arm_keys(run.arms), note=note,
-    )  # fmt: skip
+    legend = marks.arm_keys(run.arms)
+    return drawn("tail", "The tail", caption, legend, partial(latency_tail, run), note)
 
 
 def _improvement(run: RunFolder) -> Figure:
     entries = run.summary.get("improvement") or {}
-    other = compared_arms(run.arms)[1] if len(run.arms) > 2 else "the other arm"
-    known = [entry for entry in entries.values() if entry.get("factor") is not None]
+    factors = [entry for entry in entries.values() if entry.get("factor") is not None]
     caption = ""
-    if known:
+    if factors:
         caption = (
-            f"Factor and {percent(known[0]['confidence'], 2)} interval, from "
-            f"{number(known[0]['samples'])} requests per arm in {number(known[0]['pairs'])} "
-            f"pairs of blocks. Left of 1 {other} is slower. A hollow point rests on fewer "
+            f"Factor and {percent(factors[0]['confidence'], 2)} interval, from "
+            f"{number(factors[0]['samples'])} requests per arm in {number(factors[0]['pairs'])} "
+            "pairs of blocks. Left of 1 the other arm is slower. A hollow point rests on fewer "
             f"than {SAMPLES_BEYOND_MIN} samples beyond it."
         )
     reasons = {str(entry.get("note")) for entry in entries.values() if entry.get("note")}
-    note = "" if known else f"No improvement factor: {'; '.join(reasons) or 'no result.json'}."
-    return _figure(
-        run, "improvement", "Improvement", caption, improvement_intervals, note=note
-    )  # fmt: skip
+    note = "" if factors else f"No improvement factor: {'; '.join(reasons) or 'no result.json'}."
+    draw = partial(improvement_intervals, run)
+    return drawn("improvement", "Improvement", caption, (), draw, note)
 
 
 def _comparison(run: RunFolder) -> Figure:
-    found = run.summary.get("comparison") or {}
+    comparison = run.summary.get("comparison") or {}
     baseline, _ = compared_arms(run.arms) if run.arms else ("", None)
     caption = (
         f"Factor over {baseline} and 95 % interval of every other arm, mean and p95, the best p95 "
         f"on top. A hollow point rests on fewer than {SAMPLES_BEYOND_MIN} samples beyond it."
     )
-    known = any(row["p95"].get("factor") is not None for row in found.values())
-    note = "" if known else "The run has fewer than three arms that met the same arrivals."
+    has_factors = any(row["p95"].get("factor") is not None for row in comparison.values())
+    note = "" if has_factors else "The run has fewer than three arms that met the same arrivals."
     legend = (
         Key("circle", palette.ARMS[0].light, "mean"),
         Key("square", palette.ARMS[1].light, "p95"),
     )
-    return _figure(
-        run, "comparison", "Every arm", caption, comparison_factors, legend=legend, note=note
-    )  # fmt: skip
+    draw = partial(comparison_factors, run)
+    return drawn("comparison", "Every arm", caption, legend, draw, note)
 
 
 def _servers(run: RunFolder) -> Figure:
@@ -204,10 +186,9 @@ def _servers(run: RunFolder) -> Figure:
     if servers > PANELS_MAX:
         caption += f" The first {PANELS_MAX} are shown."
     note = "" if servers else "The arbiters' statistics are not in the folder, or hold no answer."
-    return _figure(
-        run, "servers", "Servers, as the arbiters saw them", caption, servers_over_time,
-        legend=marks.arm_keys(run.arms, "box"), note=note,
-    )  # fmt: skip
+    legend = marks.arm_keys(run.arms, "box")
+    draw = partial(servers_over_time, run)
+    return drawn("servers", "Servers, as the arbiters saw them", caption, legend, draw, note)
 
 
 def _hosts(run: RunFolder) -> Figure:
@@ -220,12 +201,5 @@ def _hosts(run: RunFolder) -> Figure:
     if machines > PANELS_MAX:
         caption += f" The first {PANELS_MAX} are shown."
     note = "" if hosts.height else "No host samples are in the folder (InfluxDB was away?)."
-    return _figure(
-        run,
-        "hosts",
-        "Machines",
-        caption,
-        hosts_over_time,
-        legend=marks.arm_keys(run.arms, "box"),
-        note=note,
-    )
+    legend = marks.arm_keys(run.arms, "box")
+    return drawn("hosts", "Machines", caption, legend, partial(hosts_over_time, run), note)

@@ -14,12 +14,11 @@ from experiments.report import marks, palette
 from experiments.report.layout import Size
 from experiments.report.text import by_number
 
-AXIS_EXTENT = 66  # of labels on the left, the same in all panels that stand below one another
+AXIS_EXTENT = 66  # room for labels on the left; equal in all panels of a column
 _LANES_MAX = 24
 
 
 def disturbances_of(run: RunFolder) -> list[Window]:
-    """Faults, interference, and machines that were lost."""
     return of_kind(run.windows, "fault", "interference", "machine")
 
 
@@ -32,7 +31,7 @@ def run_time(domain: Sequence[float], size: Size) -> Any:
 
 
 def shading(disturbances: Sequence[Window], domain: list[float], x: Any) -> Any:
-    """Shading of the times with a disturbance, behind what is drawn."""
+    """Return the shading of the times with a disturbance, which lies behind the other marks."""
     rows = [
         {
             "t": max(window.start_s, domain[0]),
@@ -56,7 +55,7 @@ def shading(disturbances: Sequence[Window], domain: list[float], x: Any) -> Any:
 
 
 def lanes(disturbances: Sequence[Window], domain: list[float], size: Size) -> Any:
-    """One lane for each disturbed machine, or None if there is none."""
+    """Chart one lane for each disturbed machine; None if no machine was disturbed."""
     inside = [w for w in disturbances if w.end_s > domain[0] and w.start_s < domain[1]]
     machines = sorted({window.machine or "all" for window in inside}, key=by_number)[:_LANES_MAX]
     if not machines:
@@ -71,11 +70,10 @@ def lanes(disturbances: Sequence[Window], domain: list[float], size: Size) -> An
         for window in inside
         if (window.machine or "all") in machines
     ]
-    axis = alt.Axis(
-        title=None, grid=True, ticks=False, domain=False, labelLimit=AXIS_EXTENT, labelFontSize=11,
+    y = marks.names(
+        "machine", machines, grid=True, labelLimit=AXIS_EXTENT, labelFontSize=11,
         minExtent=AXIS_EXTENT, maxExtent=AXIS_EXTENT,
     )  # fmt: skip
-    y = alt.Y("machine:N", sort=machines, axis=axis)
     return (
         alt.Chart(data(rows), width=size.plot_width, height=15 * len(machines))
         .mark_bar(height=9, cornerRadius=2)

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from core.chart_style import Row, Rows, data
+from core.chart_style import PERCENT_LABEL, Row, Rows, data
 from core.runfiles.requests import measured
 from experiments.kinds.compare.folder import RunFolder
 from experiments.record.metrics.distribution import box_plot, ccdf
@@ -25,9 +25,7 @@ _SHOWN_QUANTILES = (("p50", 0.5), ("p90", 0.1), ("p95", 0.05), ("p99", 0.01), ("
 
 
 def box_rows(run: RunFolder) -> Rows:
-    """Return the box of each arm, in each phase where there are several; empty ones are
-    left out.
-    """
+    """Return the box of each arm and phase; empty boxes are left out."""
     main = measured(run.requests)
     phases = main.sort("intended_s")["phase"].unique(maintain_order=True).to_list()
     rows = []
@@ -44,15 +42,11 @@ def box_rows(run: RunFolder) -> Rows:
 
 
 def latency_boxes(run: RunFolder, size: Size) -> Any:
-    """Horizontal boxes on a log axis: 5-25-50-75-95 %, mean, p99 and maximum."""
+    """Chart horizontal boxes on a log axis: 5-25-50-75-95 %, mean, p99 and maximum."""
     rows = box_rows(run)
     low = max(0.05, min(row["p5_ms"] for row in rows) * 0.7)
     high = max(max(row["max_ms"] for row in rows) * 1.2, low * 3)
-    y = alt.Y(
-        "label:N",
-        sort=[row["label"] for row in rows],
-        axis=alt.Axis(title=None, labelLimit=180, ticks=False, domain=False, labelFontSize=12),
-    )
+    y = marks.names("label", [row["label"] for row in rows], labelLimit=180, labelFontSize=12)
     colour, stroke = marks.FILL, marks.STROKE
     base = alt.Chart(data(rows)).encode(y=y)
 
@@ -93,7 +87,7 @@ def _ticks(domain: list[float], size: Size) -> list[float]:
 
 
 def latency_tail(run: RunFolder, size: Size) -> Any:
-    """CCDF: the share of requests slower than x, both axes logarithmic, with the SLO's corners."""
+    """Chart the CCDF, the share of requests slower than x, on log axes with the SLO's corners."""
     main = measured(run.requests)
     curve: list[Row] = []
     quantiles: list[Row] = []
@@ -115,7 +109,7 @@ def latency_tail(run: RunFolder, size: Size) -> Any:
     shares = [v for v in (1, 0.5, 0.1, 0.05, 0.01, 0.001, 1e-4, 1e-5) if v >= share_low]
     y = marks.logarithmic(
         alt.Y, "share", "share of requests that took longer", [share_low, 1.0], values=shares,
-        format="~%",
+        labelExpr=PERCENT_LABEL,
     )  # fmt: skip
     line = alt.Chart(data(curve)).encode(
         x=x,
@@ -132,8 +126,8 @@ def latency_tail(run: RunFolder, size: Size) -> Any:
 
 
 def _curve_rows(steps: Rows, arm: str, colour: str) -> Rows:
-    """Return the curve in two parts, that with enough samples beyond and the rest, joined at one
-    point.
+    """Return the curve in two parts that meet at one point: with enough samples beyond, and the
+    rest.
     """
     rows = []
     for part, keep in (("full", True), ("few", False)):
@@ -169,9 +163,7 @@ def _slo_rows(run: RunFolder) -> Rows:
 
 
 def _slo_corners(run: RunFolder, x: Any, y: Any) -> Any:
-    """Return the area that the SLO forbids to a curve: to the right of the limit, above
-    its share.
-    """
+    """Return the area that the SLO forbids to a curve: right of the limit and above its share."""
     base = alt.Chart(data([{**row, "top": 1.0} for row in _slo_rows(run)]))
     rule = base.mark_rule(stroke=palette.MARKER.light, strokeDash=[4, 3], opacity=0.7)
     label = base.mark_text(
@@ -188,7 +180,7 @@ def _slo_corners(run: RunFolder, x: Any, y: Any) -> Any:
 
 
 def improvement_intervals(run: RunFolder, size: Size) -> Any:
-    """Improvement factors with their intervals on a log axis; None if there is no factor."""
+    """Chart improvement factors with their intervals on a log axis; None if there is no factor."""
     look = {"colour": palette.MARKER.light, "shape": "circle"}
     rows = [
         {**_factor_row(entry), **look, "name": statistic(name)}
@@ -197,8 +189,7 @@ def improvement_intervals(run: RunFolder, size: Size) -> Any:
     ]
     if not rows:
         return None
-    y = alt.Y("name:N", sort=[row["name"] for row in rows],
-              axis=alt.Axis(title=None, ticks=False, domain=False, grid=False))  # fmt: skip
+    y = marks.names("name", [row["name"] for row in rows], grid=False)
     title = (
         "improvement factor, × (log scale)" if size.small
         else "improvement factor, baseline / other, × (log scale; right of 1: faster)"
@@ -210,7 +201,7 @@ def improvement_intervals(run: RunFolder, size: Size) -> Any:
 
 
 def comparison_factors(run: RunFolder, size: Size) -> Any:
-    """Every arm's factors over the baseline, mean and p95, on a log axis, best p95 on top."""
+    """Chart every arm's factors over the baseline, mean and p95, on a log axis, best p95 on top."""
     order = sorted(
         (run.summary.get("comparison") or {}).items(),
         key=lambda item: -(item[1]["p95"].get("factor") or 0.0),
@@ -221,8 +212,7 @@ def comparison_factors(run: RunFolder, size: Size) -> Any:
         for name, shift, colour, mark in _COMPARED
         if entries[name].get("factor") is not None
     ]
-    y = alt.Y("arm:N", sort=[arm for arm, _ in order],
-              axis=alt.Axis(title=None, labelLimit=180, ticks=False, domain=False))  # fmt: skip
+    y = marks.names("arm", [arm for arm, _ in order], labelLimit=180)
     offset = alt.YOffset("shift:Q", scale=alt.Scale(domain=[-1, 1], range=[0, 24]))
     base = alt.Chart(data(rows)).encode(y=y, yOffset=offset)
     title = "improvement factor, × (log scale; right of 1: faster)"
@@ -233,28 +223,30 @@ def comparison_factors(run: RunFolder, size: Size) -> Any:
 
 
 def _factor_row(entry: Row) -> Row:
-    """Bounds far outside what can be measured are cut."""
+    """Return factor and bounds; bounds far outside the measurable range are cut."""
     low, high = max(entry["ci_low"], 0.02), min(entry["ci_high"], 200.0)
     filled = not entry.get("insufficient")
     return {"factor": entry["factor"], "low": low, "high": high, "filled": filled}
 
 
 def _factors(rows: Rows, base: Any, title: str, area: int, size: Size) -> Any:
-    """Factors with their intervals beside the line of 1; a hollow point rests on few samples."""
+    """Return factors with their intervals and a line at 1; a hollow point rests on few samples."""
     domain = [min(0.8, *(row["low"] for row in rows)) * 0.95,
               max(1.25, *(row["high"] for row in rows)) * 1.05]  # fmt: skip
     x, low = (
         marks.logarithmic(alt.X, field, title, domain, values=_ticks(domain, size))
         for field in ("factor", "low")
     )
-    one = alt.Chart(data([{"factor": 1.0}])).mark_rule(stroke=palette.AXIS.light, strokeWidth=2)
+    unity_rule = alt.Chart(data([{"factor": 1.0}])).mark_rule(
+        stroke=palette.AXIS.light, strokeWidth=2
+    )
     bars = base.mark_rule(strokeWidth=2).encode(x=low, x2=alt.X2("high:Q"), stroke=marks.STROKE)
     solid = base.transform_filter("datum.filled").mark_point(size=area, filled=True, opacity=1)
     hollow = base.transform_filter("!datum.filled").mark_point(
         size=area, fill=palette.PAPER.light, strokeWidth=2, opacity=1
     )
     return alt.layer(
-        one.encode(x=x),
+        unity_rule.encode(x=x),
         bars,
         solid.encode(x=x, fill=marks.FILL, shape=marks.SHAPE),
         hollow.encode(x=x, stroke=marks.STROKE, shape=marks.SHAPE),

@@ -1,4 +1,4 @@
-"""Small panels: each server's latency as its arbiter saw it, each machine's CPU."""
+"""Small panels: each server's latency as its arbiter measured it, and each machine's CPU."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ def server_latencies(run: RunFolder) -> pl.DataFrame:
 
 
 def servers_over_time(run: RunFolder, size: Size) -> Any:
-    """Return a small panel for each server: its latency as the arbiter saw it."""
     series = server_latencies(run)
     names = sorted(series.select("tier", "server").unique().rows())[:PANELS_MAX]
     axes = {tier: _latency_axis(series.filter(pl.col("tier") == tier)) for tier, _ in names}
@@ -62,7 +61,6 @@ def _latency_axis(series: pl.DataFrame) -> Any:
 
 
 def hosts_over_time(run: RunFolder, size: Size) -> Any:
-    """Return a small panel for each machine: CPU in per cent of its cap."""
     hosts = run.hosts.filter(pl.col("cpu_percent").is_not_null()).sort("machine", "time_s")
     names = sorted(hosts["machine"].unique(), key=by_number)[:PANELS_MAX]
     domain = [0, max(100.0, float(str(hosts["cpu_percent"].max())))]
@@ -79,7 +77,7 @@ def _panel(run: RunFolder, machine: str, points: Rows, y: Any, size: Size) -> An
     blocks = blocks_of(run)
     domain = time_domain(run, blocks)
     x = marks.linear(alt.X, "t", None, domain, grid=False, tickCount=3)
-    mine = [w for w in disturbances_of(run) if w.machine == machine]
+    machine_disturbances = [w for w in disturbances_of(run) if w.machine == machine]
     strip = [
         {"t": max(b.start_s, domain[0]), "end": min(b.end_s, domain[1]),
          "colour": palette.arm_colour(run.arms, b.arm).light}
@@ -95,7 +93,9 @@ def _panel(run: RunFolder, machine: str, points: Rows, y: Any, size: Size) -> An
     title = alt.TitleParams(machine, fontSize=11, offset=9, limit=150)
     gaps = 58 if size.small else 46
     width = (size.width - 24) // size.columns - gaps
-    return alt.layer(shading(mine, domain, x), arms, line, width=width, height=78, title=title)
+    return alt.layer(
+        shading(machine_disturbances, domain, x), arms, line, width=width, height=78, title=title
+    )
 
 
 def _grid(panels: list[Any], size: Size, y_title: str) -> Any:

@@ -27,7 +27,7 @@ _SEED = 1
 
 
 def blocks_of(run: RunFolder) -> list[Window]:
-    """Return the arms' blocks in time: as recorded, else as the requests show them."""
+    """Return the arms' blocks in order of time, from the events or else from the requests."""
     recorded = of_kind(run.windows, "arm")
     if recorded:
         return [
@@ -44,7 +44,7 @@ def blocks_of(run: RunFolder) -> list[Window]:
 
 
 def shown_points(requests: pl.DataFrame, points_max: int) -> pl.DataFrame:
-    """At most about `points_max` requests: every failed one and the slowest tenth first."""
+    """Return at most `points_max` requests; failed ones and the slowest tenth come first."""
     if requests.height <= points_max:
         return requests
     ranked = requests.with_columns(
@@ -63,7 +63,7 @@ def shown_points(requests: pl.DataFrame, points_max: int) -> pl.DataFrame:
 
 
 def latency_over_time(run: RunFolder, size: Size) -> Any:
-    """Arms' blocks, every request's latency with shaded disturbances, and a lane per machine."""
+    """Chart blocks of arms, latencies with shaded disturbances, and a lane for each machine."""
     blocks, disturbances = blocks_of(run), disturbances_of(run)
     domain = time_domain(run, blocks)
     below = lanes(disturbances, domain, size)
@@ -92,7 +92,7 @@ def _block_strip(run: RunFolder, blocks: Sequence[Window], domain: list[float], 
             "end": min(block.end_s, domain[1]),
             "middle": (block.start_s + block.end_s) / 2,
             "colour": palette.arm_colour(run.arms, block.arm).light,
-            "label": _fitting(block.arm, room_px - 6),
+            "label": _text_that_fits(block.arm, room_px - 6),
         }
         for block in blocks
     ]
@@ -107,7 +107,7 @@ def _hidden(field: str, domain: Sequence[float]) -> Any:
     return alt.X(f"{field}:Q", scale=alt.Scale(domain=list(domain), nice=False), axis=None)
 
 
-def _fitting(name: str, room_px: float) -> str:
+def _text_that_fits(name: str, room_px: float) -> str:
     """Return the name if it fits; the legend has the colours of all arms."""
     return name if len(name) <= int(room_px / 7) else ""
 
@@ -132,7 +132,6 @@ def _latency_panel(
 
 
 def _slo_limits(run: RunFolder) -> dict[str, float]:
-    """Return the SLO's latencies in ms, as far as there are any."""
     slo = run.spec.get("slo") or {}
     return {name: float(slo[f"{name}_ms"]) for name in ("p95", "p99") if slo.get(f"{name}_ms")}
 
@@ -185,8 +184,8 @@ def median_bin_s(run: RunFolder) -> float:
 
 
 def _median_steps(run: RunFolder, x: Any, y: Any) -> Any:
-    """Return the median of each bin of three requests or more, as a step as long as the bin; steps
-    that follow one another are joined.
+    """Return the median of each bin of three requests or more as a step; neighbouring steps are
+    joined.
     """
     bin_s, block = median_bin_s(run), ("arm", "repeat")
     at_s = pl.col("intended_s")

@@ -17,7 +17,7 @@ from core.runfiles.manifest import spec_of
 from core.runfiles.result import FILE, read_result
 from core.statistics.percentiles import time_out_of
 from experiments.record.metrics.frames import arm_names, prepared
-from experiments.record.records import ARBITERS, HOSTS, REQUESTS, read_table
+from experiments.record.records import ARBITERS, HOSTS, REQUESTS
 from experiments.record.result import flat
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class RunFolder:
     manifest: JsonObject = field(default_factory=dict)
     summary: JsonObject = field(default_factory=dict)  # result.json, head and body in one
     plan: JsonObject = field(default_factory=dict)
-    simulated: JsonObject = field(default_factory=dict)  # of older runs there is none
+    simulated: JsonObject = field(default_factory=dict)
     requests: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=REQUESTS))
     arbiters: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ARBITERS))
     hosts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=HOSTS))
@@ -42,14 +42,14 @@ class RunFolder:
 
     @property
     def spec(self) -> JsonObject:
-        """The experiment as it was asked for; empty if the manifest has none."""
+        """The experiment's settings in the manifest; empty if the manifest has none."""
         return spec_of(self.manifest)
 
 
 def read_folder(path: Path) -> RunFolder:
-    """Everything of a run that can be read.
+    """Return all of a run that can be read.
 
-    Raises: InputError where `path` is no folder.
+    Raises: InputError if `path` is not a folder.
     """
     if not path.is_dir():
         raise InputError(
@@ -73,9 +73,9 @@ def read_folder(path: Path) -> RunFolder:
         lambda file: prepared(pl.read_parquet(file), limit_ms),
         run.requests,
     )
-    run.arbiters = _read(run, "arbiters.parquet", _table(ARBITERS), run.arbiters)
-    run.hosts = _read(run, "hosts.parquet", _table(HOSTS), run.hosts)
-    for span in _set_aside(events, run.events):
+    run.arbiters = _read(run, "arbiters.parquet", pl.read_parquet, run.arbiters)
+    run.hosts = _read(run, "hosts.parquet", pl.read_parquet, run.hosts)
+    for span in _discarded_spans(events, run.events):
         run.arbiters = run.arbiters.filter(~pl.col("time_s").is_between(*span))
         run.hosts = run.hosts.filter(~pl.col("time_s").is_between(*span))
     run.windows = windows(run.events, run_end_s(run.requests, run.events, run.manifest))
@@ -83,14 +83,18 @@ def read_folder(path: Path) -> RunFolder:
     return run
 
 
-def _set_aside(events: Sequence[Event], kept: Sequence[Event]) -> list[tuple[float, float]]:
+def _discarded_spans(
+    events: Sequence[Event], counted_events: Sequence[Event]
+) -> list[tuple[float, float]]:
     """Return begin and end of each discarded block [s]."""
-    gone = {event.get("repeat") for event in events} - {event.get("repeat") for event in kept}
+    discarded = {event.get("repeat") for event in events} - {
+        event.get("repeat") for event in counted_events
+    }
     times: dict[Any, list[float]] = {}
     for event in events:
-        if event.get("repeat") in gone:
+        if event.get("repeat") in discarded:
             times.setdefault(event["repeat"], []).append(float(event["time_s"]))
-    return [(min(found), max(found)) for found in times.values()]
+    return [(min(block_times), max(block_times)) for block_times in times.values()]
 
 
 def _read(run: RunFolder, name: str, read: Callable[[Path], T], otherwise: T) -> T:
@@ -111,7 +115,3 @@ def _json(file: Path) -> JsonObject:
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object, got {type(value).__name__}")
     return value
-
-
-def _table(schema: pl.Schema) -> Callable[[Path], pl.DataFrame]:
-    return lambda file: read_table(file, schema)

@@ -16,8 +16,8 @@ Blocks = Sequence[Mapping[str, Any]]
 
 
 def load_words(blocks: Blocks) -> str:
-    """Return the generator's CPU use, its limits where it met them, and what became of a Locust
-    file's tasks; "" without a block.
+    """Return the generator's CPU use, the limits that it met, and the outcome of a Locust file's
+    tasks; "" without a block.
     """
     if not blocks:
         return ""
@@ -25,12 +25,12 @@ def load_words(blocks: Blocks) -> str:
     busiest = max(block["cpu_share"] or 0.0 for block in blocks)
     limited = [block for block in blocks if not block["ok"]]
     names = ", ".join(sorted({limit for block in limited for limit in block["limits"]}))
-    said = f"at its limit in {len(limited)} of {len(blocks)} blocks ({names})" if limited else (
+    state = f"at its limit in {len(limited)} of {len(blocks)} blocks ({names})" if limited else (
         "as asked")  # fmt: skip
     many = "s" if workers > 1 else ""
     tasks = f"; {_task_words(blocks)}" if _uses(blocks) else ""
-    took = f"{workers} worker{many}, the busiest took {percent(busiest)} of a core"
-    return f"load: {took}, {said}{tasks}"
+    use_text = f"{workers} worker{many}, the busiest took {percent(busiest)} of a core"
+    return f"load: {use_text}, {state}{tasks}"
 
 
 def _uses(blocks: Blocks) -> list[Mapping[str, Any]]:
@@ -39,25 +39,25 @@ def _uses(blocks: Blocks) -> list[Mapping[str, Any]]:
 
 
 def _task_words(blocks: Blocks) -> str:
-    """Tasks of a Locust file in all blocks, warm-up included."""
+    """Count the tasks of a Locust file in all blocks, warm-up included."""
     uses = _uses(blocks)
 
     def total(name: str) -> int:
         return sum(use["tasks"][name] for use in uses)
 
     begun = sum(use["planned"] for use in uses) - total("not_started")
-    named = {
+    counts = {
         "not started": total("not_started"),
         "raised": total("raised"),
         "timed out": total("timed_out"),
         "without a request": total("no_request"),
     }
     errors = [error for use in uses for error in use["tasks"]["errors"]]
-    said = ", ".join(f"{number(count)} {what}" for what, count in named.items() if count)
+    failures = ", ".join(f"{number(count)} {outcome}" for outcome, count in counts.items() if count)
     first = f" (first: {errors[0]})" if errors else ""
     outside = total("outside")
     more = f"; {number(outside)} requests outside tasks are not counted" if outside else ""
-    return f"{number(begun)} tasks begun, {said or 'each made a request'}{first}{more}"
+    return f"{number(begun)} tasks begun, {failures or 'each made a request'}{first}{more}"
 
 
 def load_table(blocks: Blocks) -> Table | None:
@@ -77,24 +77,26 @@ def load_table(blocks: Blocks) -> Table | None:
 
 
 def host_words(blocks: Blocks) -> str:
-    """CPU use of the host, the share of other guests, and its evenness; "" without a block."""
-    if not blocks:
+    """Return the host's CPU use, the share of other guests, and the evenness of its speed, in the
+    blocks that count; "" without one."""
+    counted = [block for block in blocks if not block.get("spoiled")]
+    if not counted:
         return ""
     busy, stolen, speed = (
-        [block[name] for block in blocks] for name in ("busy_share", "stolen_share", "core_speed")
+        [block[name] for block in counted] for name in ("busy_share", "stolen_share", "core_speed")
     )
-    others = max((block.get("others_share") or 0.0 for block in blocks), default=0.0)
+    other_work = max(block.get("others_share") or 0.0 for block in counted)
     return (
         f"host: cores {percent(min(busy))} to {percent(max(busy))} busy in a block, at most "
-        f"{percent(others)} with other work and {percent(max(stolen))} stolen, the slowest at "
+        f"{percent(other_work)} with other work and {percent(max(stolen))} stolen, the slowest at "
         f"{percent(min(speed) / max(speed))} of the fastest one's core speed"
     )
 
 
 def caps_words(run: RunFolder) -> str:
-    """Describe the limit of the machines on a host with fewer cores than the sum of their caps.
+    """Say whether the host or the caps limited the machines, if the caps exceed the host's cores.
 
-    It is the host or the caps. Empty for other runs.
+    The text is empty for other runs.
     """
     cores = (run.manifest.get("host") or {}).get("cores")
     fleet = run.spec.get("fleet") or {}
@@ -102,21 +104,21 @@ def caps_words(run: RunFolder) -> str:
     blocks = run.summary.get("host_blocks") or []
     if run.manifest.get("platform") != "local" or not cores or caps <= cores or not blocks:
         return ""
-    full = [one for one in blocks if one["busy_share"] + one["stolen_share"] > _FULL_SHARE]
-    said = f"the tiers' caps add up to {plain(caps)} of the host's {cores} cores"
+    full = [block for block in blocks if block["busy_share"] + block["stolen_share"] > _FULL_SHARE]
+    caps_text = f"the tiers' caps add up to {plain(caps)} of the host's {cores} cores"
     if not full:
-        return f"{said}; these were never full in a block, so the caps held"
+        return f"{caps_text}; these were never full in a block, so the caps held"
     return (
-        f"{said}; in {len(full)} of {len(blocks)} blocks these were more than "
+        f"{caps_text}; in {len(full)} of {len(blocks)} blocks these were more than "
         f"{percent(_FULL_SHARE)} busy: there the host limited the machines, not their caps"
     )
 
 
-def _became(block: Mapping[str, Any]) -> str:
+def _fate(block: Mapping[str, Any]) -> str:
     if why := block.get("spoiled"):
         return f"set aside: {why}"
-    taken = taken_words(block["stolen_share"], block.get("others_share"))
-    return "counts, disturbed" if taken else "counts"
+    is_disturbed = taken_words(block["stolen_share"], block.get("others_share"))
+    return "counts, disturbed" if is_disturbed else "counts"
 
 
 def host_table(blocks: Blocks) -> Table | None:
@@ -127,7 +129,7 @@ def host_table(blocks: Blocks) -> Table | None:
             named(block["repeat"] + 1), named(block["arm"]), Cell(percent(block["busy_share"])),
             Cell(percent(block.get("others_share"))), Cell(percent(block["stolen_share"])),
             Cell(percent(block["core_speed"] / fastest)),
-            named(_became(block)),
+            named(_fate(block)),
         )
         for block in blocks
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""report.html: one file, made from a run only, that needs no network."""
+"""report.html: one file that is made from a run alone and needs no network."""
 
 from __future__ import annotations
 
@@ -39,19 +39,18 @@ from experiments.report.text import milliseconds, number, percent
 
 FOLDER = Path(__file__).parent
 TEMPLATE = "compare.html.j2"
-DOSES_MOST = 6  # rows that are not folded
+DOSES_MOST = 6  # a table of more rows is folded
 
 
-def write_report(run_dir: Path) -> Path:
+def write_page(folder: Path) -> Path:
     """Write report.html into a run's folder, whole or not at all, and return its path.
 
-    Raises: InputError where run_dir is no folder. Anything missing in it is a note in the report.
+    Raises: InputError without a folder. A missing file of the folder is a note in the report.
     """
-    return save_page(run_dir, render_page(TEMPLATE, [FOLDER], **page_values(read_folder(run_dir))))
+    return save_page(folder, render_page(TEMPLATE, [FOLDER], **page_values(read_folder(folder))))
 
 
 def page_values(run: RunFolder) -> dict[str, Any]:
-    """Values of the template, by name."""
     ideal = run.summary.get("ideal") or {"source": "unknown"}
     platform = run.manifest.get("platform")
     baseline = headline_arms(run)[0] if run.arms else ""
@@ -102,7 +101,8 @@ def page_values(run: RunFolder) -> dict[str, Any]:
         "caps": caps_words(run),
         "folded": [(host_words(host), host_table(host)), (load_words(load), load_table(load))],
         "predicted": predicted_words(run),
-        "plan": plan_words(run.plan),
+        # The plan that a planned fleet's own run makes is no answer.
+        "plan": None if run.summary.get("promise") else plan_words(run.plan),
         "plan_table": plan_table(run.plan),
         "plan_simulated": simulated_plan_table(run.plan),
         "repeat": tables.facts_to_repeat(run),
@@ -114,49 +114,47 @@ def page_values(run: RunFolder) -> dict[str, Any]:
 
 def verdicts(run: RunFolder) -> list[Verdict]:
     """Measured? Faults injected and reverted? Cleaned up? The SLO has a table."""
-    found = run.summary.get("verdicts") or run.manifest.get("verdicts") or {}
+    answers = run.summary.get("verdicts") or run.manifest.get("verdicts") or {}
     questions = {
         "measurement": "Measured as asked?",
         "injection": "Faults injected?",
         "revert": "Faults reverted?",
         "cleanup": "Cleaned up?",
     }
-    return chips(found, questions)
+    return chips(answers, questions)
 
 
 def predicted_words(run: RunFolder) -> dict[str, object] | None:
-    """Return the prediction of this fleet's plan beside the measurement; None without such
-    a plan.
-    """
-    found = run.summary.get("predicted")
-    if not found:
+    """Return the prediction of this fleet's plan and the measurement; None without such a plan."""
+    predicted = run.summary.get("predicted")
+    if not predicted:
         return None
     promised = run.summary.get("promise")
     return {
-        "table": predicted_table(found),
-        "source_page": _source_page(run, found["source_run"]),
+        "table": predicted_table(predicted),
+        "source_page": _source_page(run, predicted["source_run"]),
         "covered": coverage_words(run.summary) if promised else "",
-        "source_run": found["source_run"] or "an unnamed run",
-        "evidence": found["evidence"],
-        "phase": found["phase"],
-        "samples": number(found["latency"]["p95_ms"]["samples"]),
-        "blocks": number(found["blocks"]),
-        "errors": found["cost_usd_per_month"]["errors"],
+        "source_run": predicted["source_run"] or "an unnamed run",
+        "evidence": predicted["evidence"],
+        "phase": predicted["phase"],
+        "samples": number(predicted["latency"]["p95_ms"]["samples"]),
+        "blocks": number(predicted["blocks"]),
+        "errors": predicted["cost_usd_per_month"]["errors"],
         "not_counted_on": ", ".join(
-            f"{count} of {tier}" for tier, count in found["nodes_not_counted_on"].items()
+            f"{count} of {tier}" for tier, count in predicted["nodes_not_counted_on"].items()
         ),
-        "availability": availability_words(found),
+        "availability": availability_words(predicted),
         "plan_utilisation": ", ".join(
             f"{tier} {percent(entry['plan'])}"
-            for tier, entry in found["utilisation"].items()
+            for tier, entry in predicted["utilisation"].items()
             if entry["plan"] is not None
         ),
     }
 
 
 def _source_page(run: RunFolder, source_run: str | None) -> str:
-    """Return the page of the run that the plan was made from, seen from this one; "" where it does
-    not lie where `sparecraft run --close` puts it.
+    """Return the path from this page to that of the plan's source run; "" if that is not where
+    `sparecraft run --close` puts it.
     """
     beside = f"../../{source_run}/report.html"
     return beside if source_run and (run.path.resolve() / beside).is_file() else ""

@@ -10,8 +10,10 @@ from experiments.kinds.compare.plan import planned_value
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import (
     MISSING,
+    SLO_WORDS,
     counted,
     interval,
+    lasting,
     milliseconds,
     number,
     percent,
@@ -25,50 +27,56 @@ _SHARE_MIN = 0.0005
 _NO_INTERVAL = {"ci_low": None, "ci_high": None, "within": None, "off_share": None}
 
 
-def predicted_table(found: Mapping[str, Any]) -> Table:
-    """One row for each figure: what the plan took for granted, what it predicted, what it costs."""
-    rows = [_row("arrival rate, 1/s", found["arrival_rate_per_s"], number)]
-    for tier, entry in found["disturbed_share"].items():
+def predicted_table(predicted: Mapping[str, Any]) -> Table:
+    """Return one row for each figure: assumptions, predictions and cost of the plan."""
+    rows = [_row("arrival rate, 1/s", predicted["arrival_rate_per_s"], number)]
+    for tier, entry in predicted["disturbed_share"].items():
         rows.append(_row(f"neighbours, {tier}", entry, percent))
-    for name, entry in found["latency"].items():
+    for name, entry in predicted["latency"].items():
         rows.append(_row(_label(name, entry), entry, milliseconds))
-    for name, entry in found["latency"].items():
+    for name, entry in predicted["latency"].items():
         if _has_faults(entry):
             without = {"predicted": None, "measured": entry["with_faults"]}
             of_all = {**_NO_INTERVAL, **(entry.get("in_all") or without)}
             rows.append(_row(f"{name.removesuffix('_ms')} with faults", of_all, milliseconds))
-    for tier, entry in found["utilisation"].items():
+    for tier, entry in predicted["utilisation"].items():
         rows.append(_row(f"CPU over caps, {tier}", entry, percent))
-    rows.append(_cost_row(found["cost_usd_per_month"]))
-    rows.append(_availability_row(found["availability"]))
-    head = ("", "predicted", "measured", f"{100 * found['confidence']:g} % interval", "verdict")
+    rows.append(_cost_row(predicted["cost_usd_per_month"]))
+    rows.append(_availability_row(predicted["availability"]))
+    head = ("", "predicted", "measured", f"{100 * predicted['confidence']:g} % interval", "verdict")
     return Table("predicted-table", "The plan's figures and this run's", head, tuple(rows))
 
 
 def promise_table(summary: Mapping[str, Any]) -> Table | None:
-    """Return each limit of the promise: the share of requests beyond it as it is allowed, as the
-    plan expected it and as it was measured, and the answer.
+    """Return each limit of the promise with the allowed, predicted and measured share of requests
+    beyond it, and the verdict: of the SLO, where the plan promised nothing.
     """
     promise = summary.get("promise")
     if not promise or not promise["clauses"]:
         return None
+    claimed = promise["claimed"]
     rows = [
         (
-            _clause_cell(key, one),
-            _with_bounds(one, lambda value: MISSING if value is None else _share(value)),
-            Cell(_share(one["share"]), about=interval(one["low"], one["high"], _share)),
-            Cell(one["verdict"], numeric=False, mood=_MOODS[one["verdict"]]),
+            _clause_cell(key, clause),
+            _with_bounds(clause, lambda value: MISSING if value is None else _share(value)),
+            Cell(_share(clause["share"]), about=interval(clause["low"], clause["high"], _share)),
+            Cell(
+                clause["verdict"] if claimed else SLO_WORDS[clause["verdict"]],
+                numeric=False,
+                mood=_MOODS[clause["verdict"]],
+            ),
         )
-        for key, one in promise["clauses"].items()
+        for key, clause in promise["clauses"].items()
     ]
     requests = number(next(iter(promise["clauses"].values()))["requests"])
-    caption = f"The promise: what share of {requests} requests is beyond each limit"
-    head = ("", "predicted", "measured (90 %)", "promise")
+    subject = "promise" if claimed else "SLO"
+    caption = f"The {subject}: what share of {requests} requests is beyond each limit"
+    head = ("", "predicted", "measured (90 %)", subject)
     return Table("promise-table", caption, head, tuple(rows))
 
 
 def _share(value: float) -> str:
-    """Return a share of requests; a beta's lower bound comes close to 0 and means it."""
+    """Return a share of requests; a tiny one, such as a beta's lower bound, is shown as 0."""
     return percent(value, 2) if value >= _SHARE_MIN or value == 0 else "0 %"
 
 
@@ -76,8 +84,8 @@ def _clause_cell(key: str, clause: Mapping[str, Any]) -> Cell:
     allowed = _share(clause["allowed"])
     if key == "max_error_share":
         return Cell("errors", numeric=False, about=f"{allowed} may fail")
-    words = f"{_clause_name(key)} ≤ {plain(clause['limit'])} ms"
-    return Cell(words, numeric=False, about=f"{allowed} may take longer")
+    limit_text = f"{_clause_name(key)} ≤ {plain(clause['limit'])} ms"
+    return Cell(limit_text, numeric=False, about=f"{allowed} may take longer")
 
 
 def _clause_name(key: str) -> str:
@@ -85,43 +93,50 @@ def _clause_name(key: str) -> str:
 
 
 def promise_sentence(summary: Mapping[str, Any]) -> str:
-    """Was the promise kept, by which limits it was not, and at what cost."""
+    """Say whether the promise was kept, name the limits that decide it, and the cost."""
     promise = summary["promise"]
     answer = promise["verdict"]
     clauses = promise["clauses"].items()
-    names = " and ".join(_clause_name(key) for key, one in clauses if one["verdict"] == answer)
-    of_names = f" for {names}" if names else ""
-    said = {
+    names = " and ".join(
+        _clause_name(key) for key, clause in clauses if clause["verdict"] == answer
+    )
+    clause_text = f" for {names}" if names else ""
+    answer_text = {
         "kept": "The plan's promise was kept",
         "broken": f"The plan's promise was broken by {names}",
-        "undecided": f"Whether the plan's promise is kept is undecided{of_names}",
+        "undecided": f"Whether the plan's promise is kept is undecided{clause_text}",
     }[answer]
-    if not promise.get("claimed", True):
-        said = (
-            "The plan was undecided and promised nothing; "
+    if not promise["claimed"]:
+        plan_text = (
+            "The plan refused this cheaper fleet"
+            if promise["refused"]
+            else "The plan was undecided and promised nothing"
+        )
+        answer_text = (
+            f"{plan_text}; "
             + {
                 "kept": "its fleet meets the SLO",
                 "broken": f"its fleet misses the SLO by {names}",
-                "undecided": f"whether its fleet meets the SLO is undecided{of_names}",
+                "undecided": f"whether its fleet meets the SLO is undecided{clause_text}",
             }[answer]
         )
     cost = promise["usd_per_month"]
     if cost["after"] is not None:
-        said += f", at {usd(cost['after'])} a month"
-        said += "" if cost["before"] is None else f" in place of {usd(cost['before'])}"
-    return f"{said}."
+        answer_text += f", at {usd(cost['after'])} a month"
+        answer_text += "" if cost["before"] is None else f" in place of {usd(cost['before'])}"
+    hint = " More load may decide it: run --close --close-minutes 20."
+    return f"{answer_text}.{hint if answer == 'undecided' else ''}"
 
 
 def coverage_words(summary: Mapping[str, Any]) -> str:
-    """Return the count of measured figures that lie where the plan expected them; "" without
-    intervals.
-    """
+    """Return the number of measured figures inside the plan's intervals; "" without intervals."""
     judged = summary["promise"]["figures"]["judged"]
     if not judged:
         return ""
     share = plain(100 * summary["predicted"]["predicted_confidence"])
     covered = summary["promise"]["figures"]["covered"]
-    return f"In the plan's {share} % intervals: {covered} of {counted(judged, 'measured figure')}."
+    total = counted(judged, "measured figure")
+    return f"In the plan's {share} % intervals: {covered:,} of {total}."
 
 
 def _label(name: str, entry: Mapping[str, Any]) -> str:
@@ -139,7 +154,7 @@ def _row(label: str, entry: Mapping[str, Any], show: Show) -> tuple[Cell, ...]:
 
 
 def _with_bounds(entry: Mapping[str, Any], show: Show) -> Cell:
-    """Return a predicted figure, its interval below it where the plan has one."""
+    """Return a cell of a predicted figure, with its interval if the plan has one."""
     bounds = interval(entry.get("predicted_low"), entry.get("predicted_high"), show)
     return Cell(show(entry["predicted"]), about="" if bounds == MISSING else bounds)
 
@@ -152,15 +167,15 @@ def _answer(entry: Mapping[str, Any]) -> str:
     if entry.get("insufficient"):
         return f"insufficient: {number(entry['samples_beyond'])} beyond"
     if entry.get("covered") is not None:
-        return "as expected" if entry["covered"] else _off(entry["off_share"], "it")
+        return "as expected" if entry["covered"] else _deviation_text(entry["off_share"], "it")
     if entry["within"]:
         return "within the interval"
-    off = _off(entry["off_share"], "it")
-    return off if entry["within"] is False else f"{off}, no interval"
+    deviation = _deviation_text(entry["off_share"], "it")
+    return deviation if entry["within"] is False else f"{deviation}, no interval"
 
 
-def _off(share: float | None, prediction: str) -> str:
-    """Return the distance of the measured figure from the predicted one."""
+def _deviation_text(share: float | None, prediction: str) -> str:
+    """Describe the distance of the measured figure from the predicted one."""
     if share is None:
         return "predicted as zero"
     if share >= 1.0:
@@ -174,22 +189,22 @@ def _cost_row(cost: Mapping[str, Any]) -> tuple[Cell, ...]:
     return (named("cost a month"), *cells, named(answer))
 
 
-def _availability_row(found: Mapping[str, Any]) -> tuple[Cell, ...]:
-    predicted = planned_value("availability", found["predicted"])
+def _availability_row(availability: Mapping[str, Any]) -> tuple[Cell, ...]:
+    predicted = planned_value("availability", availability["predicted"])
     cells = (Cell(predicted), Cell("not measured"), Cell(MISSING))
     return (named("availability over a year"), *cells, named("see below"))
 
 
 def verdict_sentence(summary: Mapping[str, Any]) -> str:
-    """Return the answer of a run to the plan of its fleet, in one sentence."""
-    found = summary["predicted"]
+    """Compare a run with the prediction of its fleet's plan, in one sentence."""
+    predicted = summary["predicted"]
     if not summary["valid"]:
         return "This run is not valid, so nothing can be said of the plan's prediction."
-    if found["cost_usd_per_month"]["errors"]:
-        errors = "; ".join(found["cost_usd_per_month"]["errors"])
+    if predicted["cost_usd_per_month"]["errors"]:
+        errors = "; ".join(predicted["cost_usd_per_month"]["errors"])
         return f"The fleet that ran is not the planned one, so nothing is shown: {errors}."
-    parts = [_percentile_words(name, found["latency"][name]) for name in ("p95_ms", "p99_ms")]
-    cost = usd(found["cost_usd_per_month"]["measured"])
+    parts = [_percentile_words(name, predicted["latency"][name]) for name in ("p95_ms", "p99_ms")]
+    cost = usd(predicted["cost_usd_per_month"]["measured"])
     return f"The planned fleet, at {cost} a month, against its prediction: {'; '.join(parts)}."
 
 
@@ -197,22 +212,22 @@ def _percentile_words(name: str, entry: Mapping[str, Any]) -> str:
     label = _label(name, entry)
     if entry["predicted"] is None:
         return f"{label} was not predicted"
-    words = f"{label} {milliseconds(entry['predicted'])} predicted"
+    text = f"{label} {milliseconds(entry['predicted'])} predicted"
     if entry["measured"] is None:
-        return f"{words}, not measured"
-    words += f", {milliseconds(entry['measured'])} measured"
+        return f"{text}, not measured"
+    text += f", {milliseconds(entry['measured'])} measured"
     requests = f"{number(entry['samples'])} requests"
     if entry["insufficient"]:
-        return f"{words} from {requests} with {number(entry['samples_beyond'])} beyond it, too few"
-    words += f" (95 % interval {interval(entry['ci_low'], entry['ci_high'], milliseconds)}, "
+        return f"{text} from {requests} with {number(entry['samples_beyond'])} beyond it, too few"
+    text += f" (95 % interval {interval(entry['ci_low'], entry['ci_high'], milliseconds)}, "
     if entry["within"]:
-        return f"{words}{requests}), which the prediction is within"
-    return f"{words}{requests}), {_off(entry['off_share'], 'the prediction')}"
+        return f"{text}{requests}), which the prediction is within"
+    return f"{text}{requests}), {_deviation_text(entry['off_share'], 'the prediction')}"
 
 
-def availability_words(found: Mapping[str, Any]) -> list[str]:
-    """Return the limits of a run of minutes as evidence of a year's availability."""
-    entry = found["availability"]
+def availability_words(predicted: Mapping[str, Any]) -> list[str]:
+    """Explain why a run of minutes is weak evidence of a year's availability."""
+    entry = predicted["availability"]
     hours = number(entry["node_hours"])
     lines = [
         "An availability over a year is not measured by a run of "
@@ -223,22 +238,24 @@ def availability_words(found: Mapping[str, Any]) -> list[str]:
         f"{percent(entry['all_nodes_up_share'])} of the measured time, with "
         f"{number(entry['stopping_faults_injected'])} faults injected that stop a node.",
     ]
-    seen = f"{number(entry['crashes_seen'])} crashes of their own in {hours} node-hours"
+    crashes = f"{number(entry['crashes_seen'])} crashes of their own in {hours} node-hours"
     limit = entry["crash_per_year_max"]
     below = "" if limit is None else (
         f"; at 95 % that only says: fewer than {number(limit)} a node and year")  # fmt: skip
     if entry["crash_per_year_stated"] is None:
-        lines.append(f"{seen}{below}. The design states no crash rate; the plan took its default.")
+        lines.append(
+            f"{crashes}{below}. The design states no crash rate; the plan took its default."
+        )
     else:
         lines.append(
-            f"{seen}, {number(entry['crashes_expected'])} expected from the stated "
+            f"{crashes}, {number(entry['crashes_expected'])} expected from the stated "
             f"{plain(entry['crash_per_year_stated'])} a node and year{below}."
         )
-    stated = [
-        f"{name} of {plain(entry[key])} s"
+    durations = [
+        f"{name} of {lasting(entry[key])}"
         for name, key in (("fail-over", "failover_s_stated"), ("repair", "repair_s_stated"))
         if entry[key] is not None
     ]
-    if stated:
-        lines.append(f"The stated {' and '.join(stated)} were not put to the test.")
+    if durations:
+        lines.append(f"The stated {' and '.join(durations)} were not put to the test.")
     return lines

@@ -21,45 +21,45 @@ from experiments.run.block import BlockRun
 from experiments.testbed.host import HostBlock
 
 TRIES_MAX = 3  # of one block
-_HOSTS_DOING = ("lag", "pace")  # a generator's other limits are the plan's or the fleet's
+_HOST_LIMITS = ("lag", "pace")  # the plan or the fleet causes a generator's other limits
 
 
-def measure_once(runner: BlockRun, asked: Sequence[Block], narrator: Narrator) -> Iterator[Block]:
-    """Every block, given once it is measured."""
-    for block in asked:
+def measure_once(runner: BlockRun, blocks: Sequence[Block], narrator: Narrator) -> Iterator[Block]:
+    """Measure every block once, and yield it afterwards."""
+    for block in blocks:
         runner.run(block, narrator)
         yield block
 
 
 def measure_with_retries(
-    runner: BlockRun, asked: Sequence[Block], narrator: Narrator
+    runner: BlockRun, blocks: Sequence[Block], narrator: Narrator
 ) -> Iterator[Block]:
-    """Every block, each at most three times; in all at most half as many again, and at least two.
+    """Measure every block at most three times; the run repeats at most half of its blocks, or two.
 
-    `repeat` counts on, so what was set aside keeps a number of its own. A block is given once it is
-    measured and counts.
+    `repeat` counts on, so a discarded block keeps a number of its own. A block is yielded when it
+    is measured and counts.
     """
-    left = max(2, len(asked) // 2)
+    retries_left = max(2, len(blocks) // 2)
     number = 0
-    for block in asked:
+    for block in blocks:
         for attempt in range(1, TRIES_MAX + 1):
             current = replace(block, repeat=number)
             runner.run(current, narrator)
             number += 1
-            why = spoiled_by(runner.host[-1], runner.handles[-1].records())
-            if not why:
+            reason = spoiled_by(runner.host[-1], runner.handles[-1].records())
+            if not reason:
                 break
-            if attempt == TRIES_MAX or left == 0:
-                narrator.detail(f"{why}; it counts all the same: that was the last try")
+            if attempt == TRIES_MAX or retries_left == 0:
+                narrator.detail(f"{reason}; it counts all the same: that was the last try")
                 break
-            left -= 1
-            narrator.detail(f"{why}; the block is set aside and measured again")
-            runner.set_aside(current, why)
+            retries_left -= 1
+            narrator.detail(f"{reason}; the block is set aside and measured again")
+            runner.set_aside(current, reason)
         yield block
 
 
 def spoiled_by(host: HostBlock, records: pl.DataFrame) -> str:
-    """Reasons to measure the block again; "" where there is none.
+    """Return the reasons to measure the block again; "" if there is none.
 
     Parameters: records (n,) as in requests.parquet; their warm-up does not count.
     """
@@ -68,6 +68,6 @@ def spoiled_by(host: HostBlock, records: pl.DataFrame) -> str:
     reasons += [
         reason
         for limit, reason in zip(verdict.limits, verdict.reasons, strict=True)
-        if limit in _HOSTS_DOING
+        if limit in _HOST_LIMITS
     ]
     return " and ".join(reasons)

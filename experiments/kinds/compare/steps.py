@@ -1,4 +1,4 @@
-"""Gain and work of each step from one arm to the next: the sentence, and the table.
+"""Gain and work of each step from one arm to the next, as sentences and a table.
 
 A design in which each arm differs from the previous one in one thing is a chain. Its page begins
 with these steps, and not with the arm that happened to be the best.
@@ -25,8 +25,9 @@ _SUBJECTS = {
 
 
 def main_sentence(run: RunFolder) -> str:
-    """Return the first words of page and terminal: of a chain of arms what each step brought, at
-    what work; else which arms met the SLO.
+    """Return the first sentence of page and terminal.
+
+    For a chain of arms it has the gain and the work of each step, else the arms that met the SLO.
     """
     if not is_a_chain(run.summary) or run.summary.get("valid") is not True:
         return verdict(run)
@@ -34,8 +35,8 @@ def main_sentence(run: RunFolder) -> str:
 
 
 def closing_lines(run: RunFolder) -> list[str]:
-    """Return the sentence after it: of a chain which arms met the SLO, else what the best arm
-    gained.
+    """Return the sentence after the first: for a chain the arms that met the SLO, else the best
+    arm's gain.
     """
     if is_a_chain(run.summary) and run.summary.get("valid") is True:
         return [verdict(run)]
@@ -43,8 +44,8 @@ def closing_lines(run: RunFolder) -> list[str]:
 
 
 def steps_table(run: RunFolder) -> Table | None:
-    """Return a column for each step: factors with their intervals, and the requests that servers
-    got.
+    """Return a column for each step: factors with their intervals, and the factor of requests to
+    servers.
     """
     steps = run.summary.get("steps") or []
     if not steps:
@@ -66,33 +67,39 @@ def steps_table(run: RunFolder) -> Table | None:
 
 
 def requests_to_servers(run: RunFolder, arm: str) -> dict[str, float]:
-    """Return the requests of each tier's servers for one request of a user, copies counted; tiers
-    as the fleet has them.
+    """Return the requests of each tier's servers for one request of a user, copies included, in the
+    fleet's order of tiers.
     """
     loads = (run.summary.get("replication") or {}).get(arm) or {}
     tiers = (run.spec.get("fleet") or {}).get("tiers") or {name: {} for name in loads}
-    called = {name for tier in tiers.values() for name in tier.get("calls") or ()}
-    asked = sum(load["received"] for tier, load in loads.items() if tier not in called)
-    return {tier: loads[tier]["replicas_sent"] / asked for tier in tiers if tier in loads and asked}
+    inner_tiers = {name for tier in tiers.values() for name in tier.get("calls") or ()}
+    user_requests = sum(load["received"] for tier, load in loads.items() if tier not in inner_tiers)
+    return {
+        tier: loads[tier]["replicas_sent"] / user_requests
+        for tier in tiers
+        if tier in loads and user_requests
+    }
 
 
 def work_factor(run: RunFolder, step: Mapping[str, Any]) -> float | None:
-    """Requests to servers of the arm over those of its base, all tiers together."""
+    """Return the requests to servers of the arm over those of its base, all tiers together."""
     before, after = (sum(requests_to_servers(run, step[arm]).values()) for arm in ("base", "arm"))
     return after / before if before and after else None
 
 
 def _sentence(run: RunFolder, step: Mapping[str, Any]) -> str:
     subject = _SUBJECTS.get(step["thing"], f"the other {step['thing']}")
-    parts = [_change(name, step["factors"].get(name) or {}) for name in _SAID]
+    parts = [_change_text(name, step["factors"].get(name) or {}) for name in _SAID]
     if (work := work_factor(run, step)) is not None:
         parts.append(f"{factor(work)} the requests to servers")
     return f"{subject[0].upper()}{subject[1:]} ({step['arm']}): {', '.join(parts)}."
 
 
-def _change(name: str, entry: Mapping[str, Any]) -> str:
-    """ "p95 9.71 × lower (5.27 to 17.9)"; undecided where the interval contains 1, or where fewer
-    requests lie beyond it than a percentile needs."""
+def _change_text(name: str, entry: Mapping[str, Any]) -> str:
+    """Return a change such as "p95 9.71 × lower (5.27 to 17.9)".
+
+    It is undecided if the interval contains 1, or if too few requests lie beyond the percentile.
+    """
     if entry.get("factor") is None:
         return f"{name} not known"
     times, low, high = entry["factor"], entry["ci_low"], entry["ci_high"]

@@ -12,8 +12,8 @@ from experiments.kinds.compare.verdict import headline_arms
 
 
 def summary_lines(run: RunFolder) -> list[str]:
-    """The gain, the place of this run among the earlier ones, and the cost of the fleets, and
-    which arms break sPARE's limits; of a run from which nothing may be concluded the last two."""
+    """Return the gain, the comparison with earlier runs, the cost of the fleets, and the arms that
+    break sPARE's limits; a run that is not valid has the last two only."""
     sentences = [cost_sentence(run)]
     if run.arms and run.summary.get("valid") is not False:
         sentences[:0] = [*closing_lines(run), compare_with_previous(run, headline_arms(run)[1])]

@@ -18,21 +18,20 @@ _QUANTILES = (("p50", "p50"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99"), ("
 
 
 def comparison_table(run: RunFolder) -> Table | None:
-    """Every arm of a run of more than two: what it was, what it reached, what that cost."""
-    found = run.summary.get("comparison") or {}
-    if not found:
+    """Return settings, latencies, factors and extra work of every arm, for three arms or more."""
+
+    comparison = run.summary.get("comparison") or {}
+    if not comparison:
         return None
     arms = run.summary.get("arms") or {}
     loads = run.summary.get("replication") or {}
     rows = []
     for name, figures in arms.items():
-        few = figures.get("insufficient") or ()
-        entries = found.get(name) or {}
+        entries = comparison.get(name) or {}
         rows.append((
             arm_cell(run, name),
             Cell(number(figures.get("requests"))),
-            *(Cell(milliseconds(figures.get(f"{key}_ms")), key in few)
-              for key in ("mean", "p95", "p99", "p99_9")),
+            *latency_cells(figures, "mean", "p95", "p99", "p99_9"),
             *(factor_cell(run, entries.get(key)) for key in ("mean", "p95", "p99")),
             Cell(percent(extra_work(loads.get(name)))),
         ))  # fmt: skip
@@ -42,16 +41,16 @@ def comparison_table(run: RunFolder) -> Table | None:
 
 
 def simulated_table(run: RunFolder) -> Table | None:
-    """Percentiles of every arm as the simulator has them, beside the measured ones; first those of
-    the arm that it was fitted to, which it need not hit either."""
-    found = run.simulated
-    if not found.get("predicted"):
+    """Return every arm's simulated and measured percentiles. The fitted arm is first; even its
+    percentiles need not agree."""
+    simulated = run.simulated
+    if not simulated.get("predicted"):
         return None
-    fitted, arms = found["fitted_arm"], run.summary.get("arms") or {}
+    fitted, arms = simulated["fitted_arm"], run.summary.get("arms") or {}
     requests = (arms.get(fitted) or {}).get("requests")
-    entries = {f"{fitted} (fitted)": {"requests": requests, **(found.get("fitted") or {})}}
-    entries |= found["predicted"]
-    names = [name for name in next(iter(found["predicted"].values())) if name != "requests"]
+    entries = {f"{fitted} (fitted)": {"requests": requests, **(simulated.get("fitted") or {})}}
+    entries |= simulated["predicted"]
+    names = [name for name in next(iter(simulated["predicted"].values())) if name != "requests"]
     rows = []
     for arm, entry in entries.items():
         cells = [Cell(number(entry["requests"]))]
@@ -59,14 +58,20 @@ def simulated_table(run: RunFolder) -> Table | None:
             cells += [Cell(milliseconds(1e3 * real_s)), Cell(milliseconds(1e3 * ours_s))]
             cells.append(Cell(f"{100 * (ours_s / real_s - 1):+.0f} %"))
         rows.append((named(arm), *cells))
-    heads = [f"{name}{what}" for name in names for what in (" measured", " simulated", ", off")]
+    heads = [f"{name}{column}" for name in names for column in (" measured", " simulated", ", off")]
     return Table(
         "simulated-table", "Simulated and measured", ("arm", "requests", *heads), tuple(rows)
     )
 
 
+def latency_cells(figures: Mapping[str, Any], *statistics: str) -> list[Cell]:
+    """Return a cell for each statistic; it is doubtful if too few samples lie beyond."""
+    few = figures.get("insufficient") or ()
+    return [Cell(milliseconds(figures.get(f"{key}_ms")), key in few) for key in statistics]
+
+
 def arm_tables(figures: Mapping[str, Mapping[str, Any]]) -> list[Table]:
-    """Every metric of the arms, one column each, so many to a table as fit."""
+    """Return every metric of the arms, a column for each arm, in tables of up to ARMS_MOST arms."""
     arms = list(figures)
     parts = [arms[start : start + ARMS_MOST] for start in range(0, len(arms), ARMS_MOST)]
     return [_arm_table(figures, part, index) for index, part in enumerate(parts, start=1)]
@@ -96,12 +101,7 @@ def _arm_table(figures: Mapping[str, Mapping[str, Any]], arms: Sequence[str], pa
     line("mean", "mean_ms", milliseconds)
     line("mean of the middle 95 %", "trimmed_mean_ms", milliseconds)
     for key, label in _QUANTILES:
-        cells = [
-            Cell(milliseconds(figures[arm].get(f"{key}_ms")),
-                 key in (figures[arm].get("insufficient") or ()))
-            for arm in arms
-        ]  # fmt: skip
-        add(label, cells)
+        add(label, [cell for arm in arms for cell in latency_cells(figures[arm], key)])
     for threshold in ("0.1", "1", "2"):
         shares = [(figures[arm].get("share_above_s") or {}).get(threshold) for arm in arms]
         add(f"slower than {threshold} s", [Cell(percent(share)) for share in shares])
@@ -115,95 +115,89 @@ def _arm_table(figures: Mapping[str, Mapping[str, Any]], arms: Sequence[str], pa
 
 
 def operation_tables(run: RunFolder) -> list[Table]:
-    """Return a table of the operations, and one of whole sessions, a row for each arm; none where
-    only one thing was asked.
+    """Return a table of the operations and one of whole sessions, a row for each arm; none for
+    operations if there is only one.
     """
-    made = [
+    tables = [
         _operation_table(run, "operations", "By operation"),
         _operation_table(run, "sessions", "By session, from its begin to its last answer"),
     ]
-    return [one for one in made if one is not None]
+    return [table for table in tables if table is not None]
 
 
-def _operation_table(run: RunFolder, which: str, title: str) -> Table | None:
-    found = run.summary.get(which) or {}
-    if not found or (which == "operations" and len(found) == 1):
+def _operation_table(run: RunFolder, group: str, title: str) -> Table | None:
+    group_body = run.summary.get(group) or {}
+    if not group_body or (group == "operations" and len(group_body) == 1):
         return None
     rows = [
         (
             named(name),
             named(arm),
-            Cell(number(one["requests"])),
-            *(_percentile_cell(one, key) for key in ("p50", "p95", "p99")),
-            Cell(number(one["errors"]), about=_counted(one, "reasons")),
-            named(_counted(one, "status") or MISSING),
-            Cell(number(one["bytes"])),
-            _slo_cell(run, which, name, arm),
+            Cell(number(figures["requests"])),
+            *(_percentile_cell(figures, key) for key in ("p50", "p95", "p99")),
+            Cell(number(figures["errors"]), about=_counted(figures, "reasons")),
+            named(_counted(figures, "status") or MISSING),
+            Cell(number(figures["bytes"])),
+            _slo_cell(run, group, name, arm),
         )
-        for name, arms in found.items()
-        for arm, one in arms.items()
+        for name, arms in group_body.items()
+        for arm, figures in arms.items()
     ]
-    head = (which.removesuffix("s"), "arm", "count", "p50", "p95", "p99", "errors", "status",
+    head = (group.removesuffix("s"), "arm", "count", "p50", "p95", "p99", "errors", "status",
             "bytes", "SLO")  # fmt: skip
-    return Table(f"{which}-table", title, head, tuple(rows))
+    return Table(f"{group}-table", title, head, tuple(rows))
 
 
-def _percentile_cell(one: Mapping[str, Any], key: str) -> Cell:
-    ends = one[f"{key}_ms_interval"]
+def _percentile_cell(figures: Mapping[str, Any], key: str) -> Cell:
+    ends = figures[f"{key}_ms_interval"]
     about = f"{milliseconds(ends[0])} to {milliseconds(ends[1])}"
-    return Cell(milliseconds(one[f"{key}_ms"]), key in one["insufficient"], about=about)
+    return Cell(milliseconds(figures[f"{key}_ms"]), key in figures["insufficient"], about=about)
 
 
-def _counted(one: Mapping[str, Any], key: str) -> str:
-    """Counts of each outcome: `status 500: 3, no token: 1`."""
-    return ", ".join(f"{what}: {number(count)}" for what, count in one[key].items())
+def _counted(figures: Mapping[str, Any], key: str) -> str:
+    """Return the count of each outcome: `status 500: 3, no token: 1`."""
+    return ", ".join(f"{outcome}: {number(count)}" for outcome, count in figures[key].items())
 
 
-def _slo_cell(run: RunFolder, which: str, name: str, arm: str) -> Cell:
+def _slo_cell(run: RunFolder, group: str, name: str, arm: str) -> Cell:
     """Return the verdict on the limits of an operation or session, if it has any."""
     judged = ((run.summary.get("slo") or {}).get("arms") or {}).get(arm) or {}
-    one = (judged.get(which) or {}).get(name)
-    if one is None:
+    entry = (judged.get(group) or {}).get(name)
+    if entry is None:
         return named("")
-    mark, mood = slo_mark(run, one["met"])
-    return Cell(f"{mark} {WORDS[one['met']]}", numeric=False, mood=mood)
+    mark, mood = slo_mark(run, entry["met"])
+    return Cell(f"{mark} {WORDS[entry['met']]}", numeric=False, mood=mood)
 
 
 def stage_table(run: RunFolder) -> Table | None:
-    """One row for each stage of the load and arm; None at a steady rate."""
+    """Return one row for each stage of the load and each arm; None at a steady rate."""
     rows = [
         (
-            named(f"{one['stage']}, to {plain(one['target_per_s'])} per s"),
-            named(f"{plain(one['begin_s'])} to {plain(one['end_s'])} s"),
+            named(f"{stage['stage']}, to {plain(stage['target_per_s'])} per s"),
+            named(f"{plain(stage['begin_s'])} to {plain(stage['end_s'])} s"),
             named(arm),
             Cell(number(figures["requests"])),
             Cell(f"{number(figures['errors'])} ({percent(figures['error_share'])})"),
             Cell(number(figures["offered_per_s"])),
-            *(
-                Cell(milliseconds(figures[f"{key}_ms"]), key in figures["insufficient"])
-                for key in ("p50", "p95", "p99")
-            ),
+            *latency_cells(figures, "p50", "p95", "p99"),
         )
-        for one in run.summary.get("stages") or ()
-        for arm, figures in one["arms"].items()
+        for stage in run.summary.get("stages") or ()
+        for arm, figures in stage["arms"].items()
     ]
     head = ("stage", "of the block", "arm", "requests", "errors", "sent per s", "p50", "p95", "p99")
     return Table("stage-table", "By stage of the load", head, tuple(rows)) if rows else None
 
 
 def phase_table(run: RunFolder) -> Table | None:
-    """One row for each phase and arm."""
     phases = run.summary.get("phases") or {}
     rows = []
     for phase, arms in phases.items():
         for arm, figures in arms.items():
-            insufficient = figures.get("insufficient") or ()
             rows.append((
                 named(phase), named(arm), Cell(number(figures.get("requests"))),
                 Cell(number(figures.get("duration_s"))), Cell(number(figures.get("goodput_per_s"))),
                 Cell(percent(figures.get("goodput"))), Cell(milliseconds(figures.get("mean_ms"))),
-                *(Cell(milliseconds(figures.get(f"{q}_ms")), q in insufficient)
-                  for q in ("p50", "p95", "p99")),
+                *latency_cells(figures, "p50", "p95", "p99"),
                 Cell(percent(figures.get("punctuality"))),
                 Cell(number(figures.get("demerits_per_request"))),
             ))  # fmt: skip
@@ -215,15 +209,19 @@ def phase_table(run: RunFolder) -> Table | None:
 
 
 def fault_table(run: RunFolder) -> Table | None:
-    """Faults and interference by kind: how often, for how long, and taken back."""
+    """Return faults and interference by kind: their number, their time, and the number reverted."""
     kinds = (run.summary.get("faults") or {}).get("by_kind") or {}
     rows = []
     for kind, counts in kinds.items():
-        mine = [w for w in run.windows if w.kind == kind and w.what in ("fault", "interference")]
-        machines = sorted({window.machine for window in mine if window.machine}, key=by_number)
+        kind_windows = [
+            w for w in run.windows if w.kind == kind and w.what in ("fault", "interference")
+        ]
+        machines = sorted(
+            {window.machine for window in kind_windows if window.machine}, key=by_number
+        )
         rows.append((
             named(kind), Cell(number(counts["injected"])), Cell(number(counts["reverted"])),
-            Cell(number(sum(window.duration_s for window in mine))),
+            Cell(number(sum(window.duration_s for window in kind_windows))),
             named(", ".join(machines) or MISSING),
         ))  # fmt: skip
     if not rows:
@@ -233,7 +231,6 @@ def fault_table(run: RunFolder) -> Table | None:
 
 
 def replication_table(run: RunFolder) -> Table | None:
-    """Return the replicas' cost, per arm and tier."""
     rows = [
         (
             named(arm), named(tier), Cell(number(load["received"])),
@@ -252,15 +249,15 @@ def replication_table(run: RunFolder) -> Table | None:
 
 
 def agreement_table(run: RunFolder) -> Table | None:
-    """Agreement of replicas, where an arbiter held their replies against each other."""
+    """Return the agreement of replicas for tiers whose arbiter compared their replies."""
     rows = [
         (
             named(arm), named(tier),
-            *(Cell(number(found[name])) for name in ("equal", "different", "not_compared",
+            *(Cell(number(counts[name])) for name in ("equal", "different", "not_compared",
                                                      "refused")),
         )
         for arm, tiers in (run.summary.get("agreement") or {}).items()
-        for tier, found in tiers.items()
+        for tier, counts in tiers.items()
     ]  # fmt: skip
     if not rows:
         return None
@@ -268,13 +265,12 @@ def agreement_table(run: RunFolder) -> Table | None:
     return Table("agreement-table", "Replies held against each other", head, tuple(rows))
 
 
-def _moment(at: Any) -> str:
-    """Return a time of the manifest as the head of a page has it."""
-    return f"{str(at)[:19].replace('T', ' ')} UTC" if at else MISSING
+def _moment(instant: Any) -> str:
+    """Return a time of the manifest in the format of a page's head."""
+    return f"{str(instant)[:19].replace('T', ' ')} UTC" if instant else MISSING
 
 
 def facts_to_repeat(run: RunFolder) -> list[tuple[str, str]]:
-    """Return the facts that one needs to repeat the run."""
     manifest = run.manifest
     host, versions = manifest.get("host") or {}, manifest.get("versions") or {}
     parts = (

@@ -19,6 +19,7 @@ from experiments.report.text import (
     MISSING,
     factor,
     interval,
+    listed,
     milliseconds,
     number,
     percent,
@@ -28,15 +29,16 @@ from experiments.report.text import (
 
 _COUNTS = ("no copy", "one copy", "two copies of each read", "three copies of each read")
 _MARKS = {True: ("✓", "good"), False: ("✗", "bad"), None: ("?", "unknown")}
-_NO_MARK = ("○", "void")  # of a run that is not valid
+_NO_MARK = ("○", "void")  # for a run that is not valid
 _LIMITS = ("p50_ms", "p90_ms", "p95_ms", "p99_ms", "max_error_share")
-_ARMS_MOST = 3  # that the verdict names each
+_ARMS_MOST = 3  # up to so many, the verdict names each
 
 
 def verdict(run: RunFolder) -> str:
-    """Return the arms that met the SLO, of a plan's fleet the promise's verdict, and whether the
-    fleet's availability meets it by the model; of a run that is not valid or disturbed, that
-    nothing may be concluded.
+    """Return the arms that met the SLO, or the promise's verdict for a plan's fleet.
+
+    A second sentence says that the fleet's availability misses the SLO by the model. For a run
+    that is disturbed or not valid, the text says that nothing may be concluded.
     """
     if run.summary.get("valid") is None:
         return "There is no result, so there is no verdict."
@@ -48,58 +50,64 @@ def verdict(run: RunFolder) -> str:
             "of its fleet. Run it again while the host is free; --quiet-wait 60 waits for that."
         )
     if not run.summary["valid"]:
-        return f"This run is not valid: nothing may be concluded from it{_against(run)}."
+        return f"This run is not valid: nothing may be concluded from it{_objection_text(run)}."
     arms = (run.summary.get("slo") or {}).get("arms") or {}
     if run.summary.get("promise"):
         measured = promise_sentence(run.summary)
     elif arms:
-        measured = _met_by(run, {arm: entry["met"] for arm, entry in arms.items()})
+        measured = _slo_sentence(run, {arm: entry["met"] for arm, entry in arms.items()})
     else:
         return "No SLO was asked for."
-    missed = missed_words(run.summary.get("slo"))
+    missed = missed_words(run.summary.get("slo"), run.plan)
     return f"{measured} {missed}" if missed else measured
 
 
-def _met_by(run: RunFolder, found: Mapping[str, bool | None]) -> str:
-    """Arms that met the SLO's latencies and errors."""
-    words = arm_words(run)
-    if len(found) > _ARMS_MOST:
-        return _of_many(run, found, words)
+def _slo_sentence(run: RunFolder, answers: Mapping[str, bool | None]) -> str:
+    arm_texts = arm_words(run)
+    if len(answers) > _ARMS_MOST:
+        return _many_arms_sentence(run, answers, arm_texts)
     by_answer = {
-        answer: [words[arm] for arm, met in found.items() if met is answer]
+        answer: [arm_texts[arm] for arm, met in answers.items() if met is answer]
         for answer in (True, False, None)
     }
     met, missed, unsure = by_answer.values()
-    parts = [f"{_all_of(met)} met the SLO"] if met else []
-    parts += [f"{_and(missed)} did not" if met else _none_of(missed)] if missed else []
+    parts = [f"{_join_all(met)} met the SLO"] if met else []
+    parts += [f"{listed(missed)} did not" if met else _none_met_text(missed)] if missed else []
     if unsure:
         subject = "it is undecided" if parts else "it is undecided whether the SLO is met"
-        parts.append(f"for {_and(unsure)} {subject}")
+        parts.append(f"for {listed(unsure)} {subject}")
     text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]}{_unlike(run, found)}."
+    return f"{text[0].upper()}{text[1:]}{_no_difference_text(run, answers)}."
 
 
-def _against(run: RunFolder) -> str:
+def _objection_text(run: RunFolder) -> str:
     """Return the first reason against the run."""
-    found = run.summary.get("verdicts") or run.manifest.get("verdicts") or {}
-    reasons = [reason for one in found.values() for reason in (one or {}).get("reasons") or ()]
+    verdicts = run.summary.get("verdicts") or run.manifest.get("verdicts") or {}
+    reasons = [
+        reason for entry in verdicts.values() for reason in (entry or {}).get("reasons") or ()
+    ]
     return f" ({reasons[0]})" if reasons else ""
 
 
-def _of_many(run: RunFolder, found: Mapping[str, bool | None], words: Mapping[str, str]) -> str:
+def _many_arms_sentence(
+    run: RunFolder, answers: Mapping[str, bool | None], arm_texts: Mapping[str, str]
+) -> str:
     baseline, _ = compared_arms(run.arms)
-    count = sum(met is True for met in found.values())
-    unsure = sum(met is None for met in found.values())
-    said = {True: "did", False: "did not", None: "is undecided"}[found.get(baseline)]
-    open_ones = f"; for {unsure} it is undecided" if unsure else ""
-    name = words.get(baseline, baseline)
-    return f"{count} of {len(found)} arms met the SLO; the baseline, {name}, {said}{open_ones}."
+    count = sum(met is True for met in answers.values())
+    unsure = sum(met is None for met in answers.values())
+    baseline_text = {True: "did", False: "did not", None: "is undecided"}[answers.get(baseline)]
+    undecided_text = f"; for {unsure} it is undecided" if unsure else ""
+    name = arm_texts.get(baseline, baseline)
+    return (
+        f"{count} of {len(answers)} arms met the SLO; the baseline, {name}, "
+        f"{baseline_text}{undecided_text}."
+    )
 
 
-def _unlike(run: RunFolder, found: Mapping[str, bool | None]) -> str:
-    """Return the difference of two arms, of which one met the SLO and another did not."""
+def _no_difference_text(run: RunFolder, answers: Mapping[str, bool | None]) -> str:
+    """Return a remark for two arms of which one met the SLO, if their p95 may be equal."""
     entry = (run.summary.get("improvement") or {}).get("p95") or {}
-    if len(found) != 2 or set(found.values()) != {True, False} or differs(entry) is not False:
+    if len(answers) != 2 or set(answers.values()) != {True, False} or differs(entry) is not False:
         return ""
     return "; that their p95 differs is not shown, its interval contains 1"
 
@@ -111,65 +119,67 @@ def differs(entry: Mapping[str, Any]) -> bool | None:
     return bool(entry["ci_low"] > 1 or entry["ci_high"] < 1)
 
 
-def _and(words: Sequence[str]) -> str:
-    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
+def _join_all(arm_texts: Sequence[str]) -> str:
+    return f"both {listed(arm_texts)}" if len(arm_texts) == 2 else listed(arm_texts)
 
 
-def _all_of(words: Sequence[str]) -> str:
-    return f"both {_and(words)}" if len(words) == 2 else _and(words)
-
-
-def _none_of(words: Sequence[str]) -> str:
-    if len(words) == 1:
-        return f"{words[0]} did not meet the SLO"
-    several = f"neither {words[0]} nor {words[1]}" if len(words) == 2 else f"none of {_and(words)}"
-    return f"{several} met the SLO"
+def _none_met_text(arm_texts: Sequence[str]) -> str:
+    if len(arm_texts) == 1:
+        return f"{arm_texts[0]} did not meet the SLO"
+    if len(arm_texts) == 2:
+        return f"neither {arm_texts[0]} nor {arm_texts[1]} met the SLO"
+    return f"none of {listed(arm_texts)} met the SLO"
 
 
 def arm_words(run: RunFolder) -> dict[str, str]:
-    """Return each arm by what sets it apart from the others: "two copies of each read with tad".
+    """Describe each arm by its difference from the others: "two copies of each read with tad".
 
-    Tiers in which no arm differs are not spoken of; where that leaves two arms alike, their names
-    are said too.
+    Tiers in which no arm differs are not mentioned. If two arms then have the same text, their
+    names are added.
     """
     if run.summary.get("predicted"):
         return dict.fromkeys(run.arms, "the planned fleet")
     settings = {arm: settings_of(run, arm) for arm in run.arms}
-    words = {arm: _set_apart(own, settings) for arm, own in settings.items()}
-    said = list(words.values())
+    texts = {arm: _distinguish(arm_settings, settings) for arm, arm_settings in settings.items()}
+    all_texts = list(texts.values())
     return {
-        arm: text if text and said.count(text) == 1 else f"{text} ({arm})" if text else arm
-        for arm, text in words.items()
+        arm: text if text and all_texts.count(text) == 1 else f"{text} ({arm})" if text else arm
+        for arm, text in texts.items()
     }
 
 
-def _set_apart(
-    own: Mapping[str, Mapping[str, Any]], everyone: Mapping[str, Mapping[str, Mapping[str, Any]]]
+def _distinguish(
+    arm_settings: Mapping[str, Mapping[str, Any]],
+    settings: Mapping[str, Mapping[str, Mapping[str, Any]]],
 ) -> str:
-    def unlike(key: str) -> list[Any]:
+    def differing_values(key: str) -> list[Any]:
         """Return this arm's values in the tiers in which the arms differ."""
-        others = [arm for arm in everyone.values() if len(everyone) > 1]
+        arms_to_compare = [arm for arm in settings.values() if len(settings) > 1]
         return [
             tier[key]
-            for name, tier in own.items()
-            if not others or len({str(arm.get(name, {}).get(key)) for arm in others}) > 1
+            for name, tier in arm_settings.items()
+            if not arms_to_compare
+            or len({str(arm.get(name, {}).get(key)) for arm in arms_to_compare}) > 1
         ]
 
-    copies, policies = sorted(set(unlike("replicas"))), list(dict.fromkeys(unlike("policy")))
-    words = [f"r = ({', '.join(map(str, unlike('replicas')))})"] if len(copies) > 1 else []
+    replicas, policies = differing_values("replicas"), dict.fromkeys(differing_values("policy"))
+    copies = sorted(set(replicas))
+    parts = [f"r = ({', '.join(map(str, replicas))})"] if len(copies) > 1 else []
     if len(copies) == 1:
-        known = copies[0] < len(_COUNTS)
-        words = [_COUNTS[copies[0]] if known else f"{copies[0]} copies of each read"]
-    with_ = " and ".join(policies)
-    return f"{words[0]} with {with_}" if words and with_ else (words or [with_])[0]
+        has_name = copies[0] < len(_COUNTS)
+        parts = [_COUNTS[copies[0]] if has_name else f"{copies[0]} copies of each read"]
+    policy_text = " and ".join(policies)
+    return (
+        f"{parts[0]} with {policy_text}" if parts and policy_text else (parts or [policy_text])[0]
+    )
 
 
 def gain(run: RunFolder) -> str:
-    """Return the second arm's gain, in a sentence; what cannot be said is left out."""
+    """Return the second arm's gain in a sentence; unknown parts are left out."""
     if run.summary.get("predicted"):
         return verdict_sentence(run.summary)
-    baseline, other, entries = headline_arms(run)
-    if other is None:
+    baseline, other_arm, entries = headline_arms(run)
+    if other_arm is None:
         return f"This run has one arm, {baseline}, and nothing to compare it with."
     usable = [n for n in ("p95", "p99", "mean") if (entries.get(n) or {}).get("factor") is not None]
     if not usable:
@@ -180,7 +190,7 @@ def gain(run: RunFolder) -> str:
     change = f"{factor(share)} lower" if share >= 1 else f"{factor(1 / share)} higher"
     inverse = "" if share >= 1 else f"factor {number(share)}, "
     text = (
-        f"With {other}, {'mean latency' if name == 'mean' else name} is {change} than with "
+        f"With {other_arm}, {'mean latency' if name == 'mean' else name} is {change} than with "
         f"{baseline} ({inverse}95 % interval "
         f"{interval(entry['ci_low'], entry['ci_high'])})."
     )
@@ -194,31 +204,30 @@ def gain(run: RunFolder) -> str:
 
 
 def headline_arms(run: RunFolder) -> tuple[str, str | None, Mapping[str, Mapping[str, Any]]]:
-    """Return the two arms of the headline, and their factors."""
     return headline(*compared_arms(run.arms), run.summary)
 
 
 def gain_table(run: RunFolder) -> Table | None:
-    """Factor and interval of p95, p50, mean and p99, and of p99.9 where enough requests lie beyond
-    it, with both arms' values."""
-    baseline, other, entries = headline_arms(run)
-    if other is None or not entries:
+    """Return factor and interval of p95, p50, mean and p99 with both arms' values; also of p99.9
+    where enough requests lie beyond it."""
+    baseline, other_arm, entries = headline_arms(run)
+    if other_arm is None or not entries:
         return None
     arms = run.summary.get("arms") or {}
     rows = []
     for name, entry in entries.items():
         doubtful = bool(entry.get("insufficient"))
-        both = [
+        arm_cells = [
             Cell(milliseconds((arms.get(arm) or {}).get(f"{name}_ms")), doubtful)
-            for arm in (baseline, other)
+            for arm in (baseline, other_arm)
         ]
-        rows.append((named(statistic(name)), *both, factor_cell(run, entry)))
+        rows.append((named(statistic(name)), *arm_cells, factor_cell(run, entry)))
     first = next(iter(entries.values()))
     caption = f"Gain: {number(first.get('samples'))} requests per arm, {first.get('pairs')} pairs"
     for name in ("p99", "p99_9"):
         if (beyond := (entries.get(name) or {}).get("samples_beyond")) is not None:
             caption += f", {number(beyond)} beyond {statistic(name)}"
-    return Table("gain-table", caption, ("", baseline, other, "factor (95 %)"), tuple(rows))
+    return Table("gain-table", caption, ("", baseline, other_arm, "factor (95 %)"), tuple(rows))
 
 
 def factor_cell(run: RunFolder, entry: Mapping[str, Any] | None) -> Cell:
@@ -235,32 +244,33 @@ def factor_cell(run: RunFolder, entry: Mapping[str, Any] | None) -> Cell:
 
 
 def slo_table(run: RunFolder) -> Table | None:
-    """Return each arm with what it is, and each limit with what the arm reached."""
+    """Return each arm with its settings, and its figure for each limit."""
     slo = run.summary.get("slo") or {}
-    asked = slo.get("asked") or {}
-    limits = [key for key in _LIMITS if asked.get(key) is not None]
+    slo_limits = slo.get("asked") or {}
+    limits = [key for key in _LIMITS if slo_limits.get(key) is not None]
     if not slo.get("arms") or not limits:
         return None
     rows = [
         (arm_cell(run, arm), *(_limit_cell(run, arm, key) for key in limits))
-        for arm in _of_first_screen(run, slo["arms"])
+        for arm in _first_screen_arms(run, slo["arms"])
     ]
     heads = [
-        f"errors ≤ {plain(100 * asked[key])} %" if key == "max_error_share"
-        else f"{key.removesuffix('_ms')} ≤ {plain(asked[key])} ms"
+        f"errors ≤ {plain(100 * slo_limits[key])} %" if key == "max_error_share"
+        else f"{key.removesuffix('_ms')} ≤ {plain(slo_limits[key])} ms"
         for key in limits
     ]  # fmt: skip
-    known = asked.get("preregistered")
-    words = f"SLO, set {'before' if known else 'after'} the first run" if known is not None else (
-        "SLO; when it was set is not said")  # fmt: skip
+    is_preregistered = slo_limits.get("preregistered")
+    caption = "SLO; when it was set is not said"
+    if is_preregistered is not None:
+        caption = f"SLO, set {'before' if is_preregistered else 'after'} the first run"
     if not run.summary.get("valid"):
-        words += f"; {_NO_MARK[0]} not judged"
-    elif asked.get("availability") is not None:
-        words += f"; availability of {nines(asked['availability'])} is the plan's"
-        if modelled := slo.get("availability"):
-            mark, _ = _MARKS[modelled["met"]]
-            words += f": {nines(modelled['predicted'])} {mark}"
-    return Table("slo-table", words, ("arm", *heads), tuple(rows))
+        caption += f"; {_NO_MARK[0]} not judged"
+    elif slo_limits.get("availability") is not None:
+        caption += f"; availability of {nines(slo_limits['availability'])} is the plan's"
+        if availability := slo.get("availability"):
+            mark, _ = _MARKS[availability["met"]]
+            caption += f": {nines(availability['predicted'])} {mark}"
+    return Table("slo-table", caption, ("arm", *heads), tuple(rows))
 
 
 def _limit_cell(run: RunFolder, arm: str, key: str) -> Cell:
@@ -269,8 +279,7 @@ def _limit_cell(run: RunFolder, arm: str, key: str) -> Cell:
     errors = key == "max_error_share"
     text = percent(figures.get("error_share")) if errors else milliseconds(figures.get(key))
     entry = run.summary["slo"]["arms"][arm]
-    # older results judge the arm alone: which of its limits it missed is not known
-    mark, mood = slo_mark(run, (entry.get("limits") or {}).get(key, entry["met"] or None))
+    mark, mood = slo_mark(run, entry["limits"].get(key))
     return Cell(f"{text} {mark}", mood=mood)
 
 
@@ -280,27 +289,33 @@ def slo_mark(run: RunFolder, answer: bool | None) -> tuple[str, str]:
 
 
 def slo_notes(run: RunFolder) -> list[str]:
-    """Why a limit was missed, or is undecided, that the figure itself keeps: requests that failed
-    count as slower than any limit, and few samples decide nothing."""
+    """Explain each limit that was missed or is undecided although its figure keeps it.
+
+    Failed requests count as slower than any limit, and few samples decide nothing.
+    """
     slo = run.summary.get("slo") or {}
     notes = []
-    for arm in _of_first_screen(run, slo.get("arms") or {}):
+    for arm in _first_screen_arms(run, slo.get("arms") or {}):
         entry, figures = slo["arms"][arm], (run.summary.get("arms") or {}).get(arm) or {}
-        against = [key for key, met in (entry.get("limits") or {}).items() if met is not True]
-        for key, reason in zip(against, entry["reasons"], strict=False):
+        missed_keys = [key for key, met in entry["limits"].items() if met is not True]
+        for key, reason in zip(missed_keys, entry["reasons"], strict=False):
             if (figures.get(key) or math.inf) <= slo["asked"][key]:
                 notes.append(f"{arm}, {reason}.")
     return notes
 
 
-def _of_first_screen(run: RunFolder, arms: Iterable[str]) -> list[str]:
-    """Return all arms; of many the two that are compared, the others have a table of their own."""
-    shown = list(arms)
-    return shown if len(shown) <= _ARMS_MOST else [a for a in shown if a in headline_arms(run)[:2]]
+def _first_screen_arms(run: RunFolder, arms: Iterable[str]) -> list[str]:
+    """Return all arms, or of many the two compared ones; the others have a table of their own."""
+    arm_names = list(arms)
+    return (
+        arm_names
+        if len(arm_names) <= _ARMS_MOST
+        else [a for a in arm_names if a in headline_arms(run)[:2]]
+    )
 
 
 def arm_cell(run: RunFolder, arm: str) -> Cell:
-    """Return an arm, whether it met the SLO, and what it is."""
+    """Return a cell with the arm's name, its mark for the SLO, and its settings."""
     entry = ((run.summary.get("slo") or {}).get("arms") or {}).get(arm) or {"met": None}
     mark, mood = slo_mark(run, entry["met"])
     return Cell(f"{mark} {arm}", numeric=False, mood=mood, about=in_short(run, arm))

@@ -16,7 +16,7 @@ from experiments.design.target import in_url
 from experiments.record.metrics.frames import prepared
 from experiments.record.metrics.performability import Ideal, user_metrics
 from experiments.record.metrics.summary import summarize_run, without_nan
-from experiments.record.records import REQUESTS, histograms, read_table, write_json
+from experiments.record.records import histograms, write_json
 from experiments.record.result import Findings
 
 NOT_MEASURED = (
@@ -27,12 +27,12 @@ _KEPT = ("arms", "compared", "operations", "sessions", "stages", "load", "host_b
 
 
 def analyse(folder: Path) -> Findings:
-    """Every figure of the run, of each block, and of each operation; histograms.json beside it."""
-    requests = read_table(folder / "requests.parquet", REQUESTS)
+    """Return all figures of the run, of each block and each operation. Writes histograms.json."""
+    requests = pl.read_parquet(folder / "requests.parquet")
     manifest = manifest_if_any(folder)
     limit_ms = time_out_of(manifest)
     write_json(folder / "histograms.json", histograms(requests, limit_ms))
-    found = summarize_run(folder)
+    summary = summarize_run(folder)
     spec = manifest.get("spec") or {}
     service = spec.get("endpoint") or {}
     body = {
@@ -40,10 +40,10 @@ def analyse(folder: Path) -> Findings:
         "address": service.get("address", ""),
         "not_measured": NOT_MEASURED,
         "insecure": bool((spec.get("load") or {}).get("insecure")),
-        **{key: found.body[key] for key in _KEPT},
+        **{key: summary.body[key] for key in _KEPT},
         "blocks": without_nan(_blocks(measured(prepared(requests, limit_ms)), spec)),
     }
-    return replace(found, body=body, slo=_without_availability(found.slo))
+    return replace(summary, body=body, slo=_without_availability(summary.slo))
 
 
 def _url(service: Mapping[str, Any]) -> str:
@@ -53,7 +53,6 @@ def _url(service: Mapping[str, Any]) -> str:
 
 
 def _blocks(main: pl.DataFrame, spec: Mapping[str, Any]) -> list[dict[str, object]]:
-    """Figures of each block, in order."""
     length_s = float((spec.get("phases") or {}).get("measure") or 0.0)
     ideal = Ideal(None, "")
     return [
@@ -65,5 +64,7 @@ def _blocks(main: pl.DataFrame, spec: Mapping[str, Any]) -> list[dict[str, objec
 def _without_availability(slo: Mapping[str, Any] | None) -> dict[str, object] | None:
     if slo is None:
         return None
-    asked = {key: value for key, value in (slo.get("asked") or {}).items() if key != "availability"}
-    return {**slo, "asked": asked}
+    objectives = {
+        key: value for key, value in (slo.get("asked") or {}).items() if key != "availability"
+    }
+    return {**slo, "asked": objectives}

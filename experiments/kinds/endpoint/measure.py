@@ -1,4 +1,4 @@
-"""Blocks of load on a service that somebody else runs: each ends by its plan, its guard or halt."""
+"""Blocks of load on somebody else's service. A block ends by its plan, its guard or a halt."""
 
 from __future__ import annotations
 
@@ -31,27 +31,29 @@ _TICK_S = 0.25
 
 
 def measure(testbed: Testbed, target: Target) -> None:
-    """All blocks of the design, and before them what settles."""
+    """Measure all blocks of the design, after an optional block that lets the service settle."""
     design = testbed.design
     copy_design_files(design.directory, design.experiment.load, testbed.folder / FOLDER)
     run = EndpointRun(testbed, target, tls=_tls_of(design, target))
     if design.experiment.load.insecure:
         testbed.narrator.say(UNCHECKED)
     testbed.keep(run.write)
-    asked = design.experiment
+    experiment = design.experiment
     with testbed.narrator.step(f"Measuring {target.url}"):
-        if asked.phases.settle > 0.0:
-            phases = {"warm_up": asked.phases.settle, "measure": 0.0}
-            calm = asked.model_copy(update={"phases": asked.phases.model_copy(update=phases)})
-            run.block(Block(_SETTLING, 0, ARM, pair_seed(asked.design.seed, _SETTLING)), calm)
+        if experiment.phases.settle > 0.0:
+            phases = {"warm_up": experiment.phases.settle, "measure": 0.0}
+            calm = experiment.model_copy(
+                update={"phases": experiment.phases.model_copy(update=phases)}
+            )
+            run.block(Block(_SETTLING, 0, ARM, pair_seed(experiment.design.seed, _SETTLING)), calm)
             run.handles.clear()
             run.host.clear()
-        for block in blocks(asked):
-            run.block(block, asked)
+        for block in blocks(experiment):
+            run.block(block, experiment)
 
 
 def check_target(design: Design, target: Target) -> None:
-    """Raises InputError or EnvironmentMissing where it is not what its URL says."""
+    """Check that the service matches its URL. Raises InputError, EnvironmentMissing."""
     timeout_s = design.experiment.load.connect_timeout_s
     check_answers(target, _tls_of(design, target), timeout_s)
 
@@ -63,7 +65,7 @@ def _tls_of(design: Design, target: Target) -> PlanTls | None:
 
 @dataclass
 class EndpointRun:
-    """The blocks that were sent so far; each one's records, however it ended."""
+    """The blocks sent so far, with the records of each, however it ended."""
 
     testbed: Testbed
     target: Target
@@ -72,18 +74,18 @@ class EndpointRun:
     host: list[HostBlock] = field(default_factory=list)
     tls: PlanTls | None = None
 
-    def block(self, block: Block, asked: Experiment) -> None:
+    def block(self, block: Block, experiment: Experiment) -> None:
         """Send one block. Raises Stopped if the guard ends it."""
         testbed, design = self.testbed, self.testbed.design
         waited_s = wait_until_quiet(testbed.quiet_wait_s)
-        workload = design.workloads[asked.load.user]
+        workload = design.workloads[experiment.load.user]
         entries = dict.fromkeys(design.fleet.entry_tiers, (self.target.entry,))
-        plan = plan_block(entries, asked, block, workload, self.target)
+        plan = plan_block(entries, experiment, block, workload, self.target)
         plan = replace(plan, tls=self.tls)
         generator = LoadGenerator(
             testbed.folder / "load",
             t0_monotonic_s=testbed.clock.monotonic,
-            worker=asked.load.worker,
+            worker=experiment.load.worker,
             design=design.directory,
         )
         handle = generator.start(plan)
@@ -94,19 +96,24 @@ class EndpointRun:
             origin = time.monotonic() + _LEAD_S
             handle.go(testbed.clock.since_s(origin))
             try:
-                self._follow(handle, block, asked, origin, watch)
+                self._follow(handle, block, experiment, origin, watch)
             finally:
                 self.host.append(watch.block(block, waited_s))
         finally:
             handle.stop()
 
     def _follow(
-        self, handle: LoadHandle, block: Block, asked: Experiment, origin: float, watch: HostWatch
+        self,
+        handle: LoadHandle,
+        block: Block,
+        experiment: Experiment,
+        origin: float,
+        watch: HostWatch,
     ) -> None:
-        plan, load = handle.plan, asked.load
+        plan, load = handle.plan, experiment.load
         limit_s = plan.length_s + plan.drain_s + _DRAIN_S
         time_out = time_out_ms(load.connect_timeout_s, load.response_timeout_s)
-        guard = GuardWatch(asked.guard, origin, time_out)
+        guard = GuardWatch(experiment.guard, origin, time_out)
         title = f"  block {block.repeat + 1}: {load.user} at {load.sent_per_s:g}/s"
         if block.repeat == _SETTLING:
             title = f"  settling, {plan.length_s:g} s"
@@ -118,17 +125,15 @@ class EndpointRun:
                 watch.tick()
                 guard.requests(now, status.records)
                 guard.look(now, {}, (), {})
-                show(min(now_s, plan.length_s), f"{status.recorded} requests")
+                show(min(now_s, plan.length_s), f"{status.recorded:,} requests")
                 if status.state == "done" and now_s >= plan.length_s:
                     return
                 if status.state in ("stopped", "failed") or now_s > limit_s:
-                    ended = status.problem or f"state {status.state} after {now_s:.0f} s"
-                    raise handle.failure(ended)
+                    reason = status.problem or f"state {status.state} after {now_s:.0f} s"
+                    raise handle.failure(reason)
                 time.sleep(_TICK_S)
 
     def write(self, folder: Path) -> Mapping[str, Any] | None:
-        """Return the requests of all blocks, and what the manifest says of load, host and
-        service.
-        """
-        found = write_blocks(self.testbed, self, folder)
-        return found and {**found, "platform": PLATFORM}
+        """Write the requests of all blocks; return the manifest's entries for this run."""
+        entries = write_blocks(self.testbed, self, folder)
+        return entries and {**entries, "platform": PLATFORM}

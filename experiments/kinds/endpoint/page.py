@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from experiments.kinds.compare.spec_summary import spec_rows
 from experiments.kinds.compare.tables import (
     arm_tables,
     facts_to_repeat,
+    latency_cells,
     operation_tables,
     stage_table,
 )
@@ -33,7 +35,6 @@ _QUANTILES = ("p50", "p95", "p99")
 
 
 def write_page(folder: Path) -> Path:
-    """Write report.html from a run's files, whole or not at all."""
     run = read_folder(folder)
     figures = all_figures(run)
     body = run.summary
@@ -50,7 +51,7 @@ def write_page(folder: Path) -> Path:
         verdicts=chips(body.get("verdicts") or {}, _QUESTIONS),
         slo=slo_table(run),
         slo_notes=slo_notes(run),
-        whole=whole_table(body),
+        blocks=block_table(body),
         rate=rate_figure(run),
         stages=stage_table(run),
         over_time=figures["over-time"],
@@ -65,53 +66,56 @@ def write_page(folder: Path) -> Path:
 
 
 def address_words(body: Mapping[str, Any]) -> str:
-    """Return the service, and where its name led to."""
+    """Return the service's URL, and the address to which its name was resolved."""
     target, address = body.get("target") or "", body.get("address") or ""
-    words = target if address in target else f"{target} at {address}"
-    return f"{words}, certificate not checked" if body.get("insecure") else words
+    text = target if address in target else f"{target} at {address}"
+    return f"{text}, certificate not checked" if body.get("insecure") else text
 
 
 def _spec_table(run: RunFolder) -> list[tuple[str, str]]:
-    rows = [row for row in spec_rows(run) if row[0] in _SPEC_ROWS or row[0].startswith("user ")]
+    slo = dict(run.spec.get("slo") or {})
+    slo.pop("availability", None)  # not measured; the default is there if none was asked for
+    without_availability = replace(run, manifest={**run.manifest, "spec": {**run.spec, "slo": slo}})
+    rows = [
+        row
+        for row in spec_rows(without_availability)
+        if row[0] in _SPEC_ROWS or row[0].startswith("user ")
+    ]
     return [("service", address_words(run.summary)), *rows]
 
 
-def whole_table(body: Mapping[str, Any]) -> Table | None:
-    """Return the run and each of its blocks: count, errors, rate and percentiles."""
-    parts = [("all blocks", one) for one in (body.get("arms") or {}).values()]
+def block_table(body: Mapping[str, Any]) -> Table | None:
+    parts = [("all blocks", figures) for figures in (body.get("arms") or {}).values()]
     blocks = body.get("blocks") or []
     if len(blocks) > 1:
-        parts += [(f"block {one['repeat'] + 1}", one) for one in blocks]
+        parts += [(f"block {figures['repeat'] + 1}", figures) for figures in blocks]
     rows = tuple(
         (
             named(name),
-            Cell(number(one["requests"])),
-            Cell(f"{number(one['errors'])} ({percent(one['error_share'])})"),
-            Cell(number(one["goodput_per_s"])),
-            *(
-                Cell(milliseconds(one[f"{key}_ms"]), key in one["insufficient"])
-                for key in _QUANTILES
-            ),
-            Cell(milliseconds(one["lag_ms_p99"])),
+            Cell(number(figures["requests"])),
+            Cell(f"{number(figures['errors'])} ({percent(figures['error_share'])})"),
+            Cell(number(figures["goodput_per_s"])),
+            *latency_cells(figures, *_QUANTILES),
+            Cell(milliseconds(figures["lag_ms_p99"])),
         )
-        for name, one in parts
+        for name, figures in parts
     )
     head = ("", "requests", "errors", "ok per s", *_QUANTILES, "sent late, p99")
     return Table("blocks-table", "Figures, warm-up left out", head, rows) if rows else None
 
 
-def print_result(folder: Path, console: Console, page: Path) -> None:
-    """Figures, operations, verdict, what was not measured; the last line is the page's path."""
-    run = read_folder(folder)
-    tables = [slo_table(run), whole_table(run.summary), stage_table(run), *operation_tables(run)]
+def print_result(_: Mapping[str, Any], console: Console, page: Path) -> None:
+    """Print figures, operations, verdict and what was not measured; the page's path comes last."""
+    run = read_folder(page.parent)
+    tables = [slo_table(run), block_table(run.summary), stage_table(run), *operation_tables(run)]
     for table in tables:
         print_table(table, console)
     print_reasons(run.summary.get("verdicts") or {}, console)
     for note in slo_notes(run):
         console.print(note, markup=False, highlight=False)
     load = (run.summary.get("load") or {}).get("blocks") or ()
-    if words := load_words(load):
-        console.print(words, markup=False, highlight=False)
+    if sentence := load_words(load):
+        console.print(sentence, markup=False, highlight=False)
     console.print(verdict(run), style="bold", markup=False, highlight=False)
     if run.summary.get("insecure"):
         console.print("Certificates were not checked.", style="yellow")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class FailoverKind(Kind[FailoverSection]):
-    """The server that a client uses is struck again and again (Lawrance et al., the seed on
+    """The server in use by a client is struck again and again (Lawrance et al., the seed on
     real-time fault tolerance)."""
 
     name = "failover"
@@ -46,13 +46,11 @@ class FailoverKind(Kind[FailoverSection]):
         ]
 
     def load_s(self, design: Design, section: FailoverSection) -> float:
-        """Return all blocks."""
         from experiments.design.schedule import blocks
 
         return len(blocks(design.experiment)) * len(section.cases()) * section.block_s()
 
     def row(self, result: Result) -> Mapping[str, Any]:
-        """Return the longest fail-over of each arm."""
         longest: dict[str, float] = {}
         for row in result[self.name]["rows"]:
             longest[row["arm"]] = max(longest.get(row["arm"], 0.0), row["max_ms"] or 0.0)

@@ -25,7 +25,7 @@ _NEEDED = 1  # servers that answer
 _HOT = 1.0  # a server that stands by fails as often as one that answers
 
 
-def bought(
+def gain_of(
     arm: str,
     fault: str,
     failover_s: np.ndarray[Any, Any],
@@ -35,34 +35,36 @@ def bought(
 ) -> dict[str, object] | None:
     """Return the yearly cost of this fault with this strategy; None if no rate is stated.
 
-    Parameters: failover_s (n,) [s], of each strike; ready_s [s], from a strike until its server is
-    registered again.
+    Parameters: failover_s (n,) [s], a strike each; ready_s [s], the times from a strike until its
+    server is registered again.
     """
     rate = section.rates.get(fault)
     if rate is None:
         return None
     times = Failovers(tuple(map(float, failover_s)), tuple(ready_s))
-    found = {"failovers": len(failover_s), "repairs": len(ready_s)}
+    counts = {"failovers": len(failover_s), "repairs": len(ready_s)}
     table = times.rates()
     if len(table) < 2:  # fail-over and repair
-        return {**found, "reason": "insufficient"}
-    stated = {"crash_per_year": rate.per_year, "standby_fraction": _HOT}
-    rates = rates_from({**table, **stated})
+        return {**counts, "reason": "insufficient"}
+    stated_rates = {"crash_per_year": rate.per_year, "standby_fraction": _HOT}
+    rates = rates_from({**table, **stated_rates})
     nodes = manifest["spec"]["fleet"]["tiers"][section.tier]["nodes"]
     try:
-        means = {name: float(np.mean(one["samples"])) for name, one in table.items()}
+        means = {
+            name: float(np.mean(rate_samples["samples"])) for name, rate_samples in table.items()
+        }
         mean, worse = rates.with_values(means), rates.at(section.confidence)
         return {
-            **found, "reason": None, "crash_recovery_s": mean.failover_s,
-            "pool_repair_s": mean.repair_s, "unavailability": _lost(nodes, mean),
-            "unavailability_most": _lost(nodes, worse),
-            **_sized(arm, mean, nodes, section, manifest),
+            **counts, "reason": None, "crash_recovery_s": mean.failover_s,
+            "pool_repair_s": mean.repair_s, "unavailability": _unavailability(nodes, mean),
+            "unavailability_most": _unavailability(nodes, worse),
+            **_required_servers(arm, mean, nodes, section, manifest),
         }  # fmt: skip
     except SparecraftError as error:
-        return {**found, "reason": str(error)}
+        return {**counts, "reason": str(error)}
 
 
-def planned(section: FailoverSection, manifest: Mapping[str, Any]) -> dict[str, object] | None:
+def gain_basis(section: FailoverSection, manifest: Mapping[str, Any]) -> dict[str, object] | None:
     """Return the basis of the figures; None if the design states no rate."""
     if not section.rates:
         return None
@@ -74,21 +76,21 @@ def planned(section: FailoverSection, manifest: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def _lost(nodes: int, rates: FailureRates) -> float:
-    """Return the share of a year in which clients get no answer, with what the model may be wrong
-    by.
+def _unavailability(nodes: int, rates: FailureRates) -> float:
+    """Return the share of a year in which clients get no answer, with the model's largest error
+    added.
     """
-    found = availability(
+    prediction = availability(
         _NEEDED, nodes - _NEEDED, rates, mechanism=Mechanism.pf, scheme=Scheme.on_prem
     )
-    return found.unavailability_most
+    return prediction.unavailability_most
 
 
-def _sized(
+def _required_servers(
     arm: str, rates: FailureRates, nodes: int, section: FailoverSection, manifest: Mapping[str, Any]
 ) -> dict[str, object]:
-    """Return the least servers for the wanted availability, and what the fleet costs with them;
-    None if no number of servers makes up for the strategy.
+    """Return the least number of servers for the design's availability, and the cost of the fleet
+    with them; both are None if no number of servers is enough with this strategy.
     """
     extra = least_pool(_NEEDED, section.availability, rates).extra
     servers = None if extra is None else _NEEDED + extra
@@ -102,13 +104,17 @@ def _sized(
 def _usd(
     arm: str, servers: int, section: FailoverSection, manifest: Mapping[str, Any]
 ) -> float | None:
-    """USD a month of the fleet with so many servers, and the arbiter where the strategy has it."""
+    """Return the USD a month of the fleet with so many servers, and with the arbiter if the
+    strategy has one."""
     fleet = manifest["spec"]["fleet"]
     machines = tier_machines(manifest["spec"], manifest)
-    others = [one for one in machines if one["tier"] != section.tier]
-    own = [one for one in machines if one["tier"] == section.tier][:1] * servers
+    other_machines = [machine for machine in machines if machine["tier"] != section.tier]
+    tier_servers = [machine for machine in machines if machine["tier"] == section.tier]
+    tier_servers = tier_servers[:1] * servers
     fronts = []
     if section.strategies[arm].strategy == "arbiter":
         arbiter = fleet["arbiters"][section.tier]
         fronts = [{"name": "arbiter", "cpus": arbiter["cpus"], "memory_mb": arbiter["memory_mb"]}]
-    return usd_per_month([*others, *own, *fronts], fleet["scheme"]) if own else None
+    if not tier_servers:
+        return None
+    return usd_per_month([*other_machines, *tier_servers, *fronts], fleet["scheme"])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +31,15 @@ INVOCATIONS = pl.Schema(
         "method": pl.String,
         "start_s": pl.Float64,  # since the run's t0
         "latency_ms": pl.Float64,
-        "outcome": pl.String,  # ok | gave_up | wrong: not this call's, or not of one made once
-        "sent": pl.Int32,  # how often; 1 where nothing went wrong
+        "outcome": pl.String,  # ok | gave_up | wrong: another call's reply, or not made once
+        "sent": pl.Int32,  # number of times; 1 if nothing went wrong
         "needless": pl.Boolean,  # sent a second time, and the first server's reply came first
         "server": pl.String,  # who answered
         **{f"{part}_ms": pl.Float64 for part in PARTS},
     }
 )
-_MOST = 10_000_000  # invocations of a client: it is ended before
-_ASKED_S = 30.0  # until its first reply
+_INVOCATIONS_MOST = 10_000_000  # of a client; the block ends before
+_FIRST_REPLY_S = 30.0  # until its first reply
 _END_S = 45.0  # it may be in an invocation that is about to be given up
 _TAIL_BYTES = 2000
 
@@ -47,21 +50,21 @@ class Client:
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self._log = log
         self._in_use = ""
-        self._heard = threading.Event()
+        self._has_replied = threading.Event()
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True,
                 start_new_session=True,
             )  # fmt: skip
-        self._reader = threading.Thread(target=self._read, name="client", daemon=True)
+        self._reader = threading.Thread(target=self._read_output, name="client", daemon=True)
         self._reader.start()
 
     def await_first_reply(self) -> None:
         """Wait for the first reply. Raises MeasurementFailed if there is none."""
-        deadline = time.monotonic() + _ASKED_S
-        while not self._heard.wait(0.1):
+        deadline = time.monotonic() + _FIRST_REPLY_S
+        while not self._has_replied.wait(0.1):
             if time.monotonic() > deadline or self._process.poll() is not None:
-                raise self._failed(f"a first reply within {_ASKED_S:g} s")
+                raise self._failure(f"a first reply within {_FIRST_REPLY_S:g} s")
 
     @property
     def in_use(self) -> str:
@@ -69,51 +72,51 @@ class Client:
         return self._in_use
 
     def finish(self) -> None:
-        """End it. Raises MeasurementFailed if it ended before, or does not end."""
+        """End the program. Raises MeasurementFailed if it ended before, or does not end."""
         if self._process.poll() is not None:
-            raise self._failed("the client to go on until the block's end")
+            raise self._failure("the client to go on until the block's end")
         self._process.terminate()
         try:
             status = self._process.wait(_END_S)
         except subprocess.TimeoutExpired as error:
-            raise self._failed(f"the client's end within {_END_S:g} s") from error
+            raise self._failure(f"the client's end within {_END_S:g} s") from error
         if status != 0:
-            raise self._failed("exit status 0")
+            raise self._failure("exit status 0")
 
     def close(self) -> None:
-        """Kill the client."""
-        if self._process.poll() is None:
-            self._process.kill()
+        """Kill the client and its children, which hold its output open."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._reader.join()
         assert self._process.stdout is not None
         self._process.stdout.close()
 
-    def _read(self) -> None:
+    def _read_output(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             client, _, server = line.strip().partition(" ")
             if client == "0":
                 self._in_use = server
-                self._heard.set()
+                self._has_replied.set()
 
-    def _failed(self, expected: str) -> MeasurementFailed:
+    def _failure(self, expected: str) -> MeasurementFailed:
         tail = self._log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip()
         got = f"exit status {self._process.poll()}: {tail}"
         return MeasurementFailed(f"the client ({self._log.name})", expected=expected, got=got)
 
 
 def plan_of(
-    told: Mapping[str, Any], clients: int, arm: Strategy, section: FailoverSection
+    service_plan: Mapping[str, Any], clients: int, arm: Strategy, section: FailoverSection
 ) -> dict[str, object]:
-    """Return the program's orders; README.md has the keys.
+    """Return the plan of the client program; README.md has the keys.
 
-    Parameters: told, what its service adds.
+    Parameters: service_plan, the keys that the service adds.
     """
     return {
-        **told,
+        **service_plan,
         "clients": clients,
-        "invocations": _MOST,
+        "invocations": _INVOCATIONS_MOST,
         "calls": section.calls,
         "gap_s": section.gap_ms / 1e3,
         "strategy": arm.strategy,

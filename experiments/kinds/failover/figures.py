@@ -17,7 +17,7 @@ from experiments.report.layout import Size
 
 _TITLES = ("detection", "waiting", "naming service", "lock", "connecting", "call again")
 _PART_COLOURS = (
-    palette.FAULT.light, palette.INTERFERENCE.light, *(one.light for one in palette.ARMS)
+    palette.FAULT.light, palette.INTERFERENCE.light, *(arm.light for arm in palette.ARMS)
 )  # fmt: skip
 _LATENCY = palette.ARMS[0].light
 _STRUCK = palette.FAULT.light
@@ -26,7 +26,10 @@ _LEAST_MS = 0.1
 
 
 def timeline_figure(
-    identity: str, title: str, invocations: pl.DataFrame, struck: Sequence[Mapping[str, Any]]
+    identity: str,
+    title: str,
+    invocations: pl.DataFrame,
+    strike_records: Sequence[Mapping[str, Any]],
 ) -> Figure:
     """Return the longest call of each quarter of a second, and the strikes."""
     if not invocations.height:
@@ -35,7 +38,7 @@ def timeline_figure(
     bins = ((pl.col("start_s") - zero_s) / _BIN_S).floor() * _BIN_S
     longest = invocations.group_by(bins.alias("t")).agg(pl.col("latency_ms").max()).sort("t")
     rows = [{"t": t, "ms": max(ms, _LEAST_MS)} for t, ms in longest.iter_rows()]
-    strikes = [{"t": one["asked_s"] - zero_s} for one in struck]
+    strikes = [{"t": strike["asked_s"] - zero_s} for strike in strike_records]
     caption = (
         f"{title}: the longest of the calls that began in each {_BIN_S:g} s, of "
         f"{invocations.height:,}; vertical: a server was struck."
@@ -44,12 +47,12 @@ def timeline_figure(
     return drawn(identity, title, caption, legend, lambda size: _timeline(rows, strikes, size))
 
 
-def _timeline(rows: Rows, struck: Rows, size: Size) -> Any:
+def _timeline(rows: Rows, strike_rows: Rows, size: Size) -> Any:
     top = max(row["ms"] for row in rows) * 1.4
     domain = [min(row["ms"] for row in rows) * 0.7, top]
     x = alt.X("t:Q", axis=alt.Axis(title="time, s", tickCount=8, grid=False))
     y = marks.logarithmic(alt.Y, "ms", "call, ms (log scale)", domain)
-    strikes = alt.Chart(data(struck)).mark_rule(color=_STRUCK, opacity=0.5).encode(x=x)
+    strikes = alt.Chart(data(strike_rows)).mark_rule(color=_STRUCK, opacity=0.5).encode(x=x)
     points = alt.Chart(data(rows)).mark_circle(color=_LATENCY, size=14, opacity=0.9)
     return alt.layer(strikes, points.encode(x=x, y=y)).properties(width=size.plot_width, height=150)
 
@@ -57,14 +60,13 @@ def _timeline(rows: Rows, struck: Rows, size: Size) -> Any:
 def parts_figure(fault: str, rows: Sequence[Mapping[str, Any]], identity: str) -> Figure:
     """Return a stacked bar for each strategy: the mean of each part."""
     title = f"{fault}: where the time went"
-    bars = []
-    for row in rows:
-        start = 0.0
-        for part, colour in zip(PARTS, _PART_COLOURS, strict=True):
-            ms = row["parts_ms"][part] or 0.0
-            bars.append({"bar": _label(row), "start": start, "end": start + ms, "colour": colour})
-            start += ms
-    if not any(bar["end"] for bar in bars):
+    bars = [
+        (f"{row['arm']}, {row['clients']}",
+         [(colour, row["parts_ms"][part] or 0.0)
+          for part, colour in zip(PARTS, _PART_COLOURS, strict=True)])
+        for row in rows
+    ]  # fmt: skip
+    if not any(ms for _, parts in bars for _, ms in parts):
         return Figure(identity, title, "", (), {}, "There was no fail-over.")
     caption = "Means of the parts, over the longest fail-over of each strike and client."
     legend = tuple(
@@ -75,13 +77,13 @@ def parts_figure(fault: str, rows: Sequence[Mapping[str, Any]], identity: str) -
 
 
 def distribution_figure(
-    fault: str, found: pl.DataFrame, arms: Sequence[str], bound_s: float, identity: str
+    fault: str, longest_failovers: pl.DataFrame, arms: Sequence[str], bound_s: float, identity: str
 ) -> Figure:
     """Return the share of strikes whose fail-over was not longer."""
     title = f"{fault}: distribution of fail-over times"
     rows = []
     for arm in arms:
-        worst = found.filter(arm=arm).group_by("strike").agg(pl.col("latency_ms").max())
+        worst = longest_failovers.filter(arm=arm).group_by("strike").agg(pl.col("latency_ms").max())
         times = sorted(worst["latency_ms"].to_list())
         colour = palette.arm_colour(arms, arm).light
         rows += [
@@ -106,14 +108,10 @@ def _distribution(rows: Rows, arms: Sequence[str], bound_s: float, size: Size) -
     y = marks.linear(alt.Y, "share", "share not longer", [0, 1.02])
     layers = [marks.rule([{"ms": 1e3 * bound_s}], x=x)]
     for arm in arms:
-        own = [row for row in rows if row["arm"] == arm]
-        if own:
-            colour, shape = own[0]["colour"], palette.arm_shape(arms, arm)
-            base = alt.Chart(data(own)).encode(x=x, y=y)
+        arm_rows = [row for row in rows if row["arm"] == arm]
+        if arm_rows:
+            colour, shape = arm_rows[0]["colour"], palette.arm_shape(arms, arm)
+            base = alt.Chart(data(arm_rows)).encode(x=x, y=y)
             layers.append(base.mark_line(color=colour, interpolate="step-after", strokeWidth=1.2))
             layers.append(base.mark_point(color=colour, shape=shape, filled=True, size=26))
     return alt.layer(*layers).properties(width=size.plot_width, height=240)
-
-
-def _label(row: Mapping[str, Any]) -> str:
-    return f"{row['arm']}, {row['clients']}"

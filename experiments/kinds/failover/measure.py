@@ -1,5 +1,7 @@
-"""The blocks on the fleet: each arm under each fault with each number of clients, in random order,
-so that a drift of the host is not mistaken for an effect of an arm."""
+"""The blocks on the fleet: each arm under each fault with each number of clients.
+
+Their order is random, so that a drift of the host is not mistaken for an effect of an arm.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ _LOOK_S = 0.02  # at the replication manager's orders
 _ALL_S = 60.0  # until all servers are registered
 
 
-class BlockDone(TypedDict):
+class BlockRecord(TypedDict):
     """A measured block, and the counts of its audit."""
 
     arm: str
@@ -49,10 +51,10 @@ class BlockDone(TypedDict):
 class FailoverManifest(Manifest, total=False):
     """The manifest with this kind's own key."""
 
-    blocks: list[BlockDone]
+    blocks: list[BlockRecord]
 
 
-class StrikeMade(TypedDict):
+class StrikeRecord(TypedDict):
     """Times of a strike, on the run's clock [s]."""
 
     block: int
@@ -63,29 +65,29 @@ class StrikeMade(TypedDict):
 
 
 class Blocks:
-    """Measures them; `testbed.keep` makes sure that all of it is written, whatever happens."""
+    """Measures the blocks; `testbed.keep` writes all data, however the run ends."""
 
     def __init__(self, testbed: Testbed, section: FailoverSection) -> None:
         self._testbed = testbed
         self._section = section
         self._work = testbed.folder / "clients"
-        self._done: list[BlockDone] = []
-        self._strikes: list[StrikeMade] = []
+        self._records: list[BlockRecord] = []
+        self._strikes: list[StrikeRecord] = []
         self._history: list[Happened] = []
         self._host: list[HostBlock] = []
-        self._service = _service(testbed, section)
+        self._service = _load_service(testbed, section)
         testbed.keep(self._write)
 
     def measure(self) -> None:
-        """Every block."""
+        """Measure every block."""
         self._work.mkdir()
         try:
             for block, fault, clients in cells(self._testbed.design.experiment, self._section):
-                self._block(block, fault, clients)
+                self._measure_block(block, fault, clients)
         finally:
             self._testbed.recorder.block = None
 
-    def _block(self, block: Block, fault: Strike, clients: int) -> None:
+    def _measure_block(self, block: Block, fault: Strike, clients: int) -> None:
         testbed, section = self._testbed, self._section
         with testbed.narrator.step(f"{block.arm}: {fault.name}, {clients} clients"):
             testbed.recorder.block = block
@@ -95,26 +97,26 @@ class Blocks:
             plan, records = stem.with_suffix(".plan.json"), stem.with_suffix(".jsonl")
             strategy = section.strategies[block.arm]
             write_json(plan, plan_of(self._service.plan_view(), clients, strategy, section))
-            done: BlockDone = {
+            record: BlockRecord = {
                 "arm": block.arm, "fault": fault.name, "clients": clients, "block": block.repeat,
                 "audit": None,
             }  # fmt: skip
-            self._done.append(done)
+            self._records.append(record)
             watch = HostWatch(testbed.fleet.platform.cpu_s)
             client = Client(self._service.command(plan, records), stem.with_suffix(".log"))
             try:
                 client.await_first_reply()
                 self._strike_all(block, fault, client)
                 client.finish()
-                done["audit"] = dict(self._service.audit(records))
+                record["audit"] = dict(self._service.audit(records))
                 self._history = list(self._service.history())
             finally:
                 client.close()
                 self._host.append(watch.block(block))
 
     def _strike_all(self, block: Block, fault: Strike, client: Client) -> None:
-        """One strike after the other: in time, or once all servers are there again and clients have
-        had `warm_up_s` to find theirs."""
+        """Make one strike after the other, each in time, or once all servers are registered again
+        and clients have had `warm_up_s` to find theirs."""
         calm_s = time.monotonic()
         begin_s = calm_s + self._section.warm_up_s
         for number, delay_s in enumerate(delays_s(block, self._section)):
@@ -124,44 +126,46 @@ class Blocks:
                 calm_s = time.monotonic()
             _sleep_until(calm_s + self._section.warm_up_s)
             time.sleep(delay_s)
-            self._strike(block, fault, self._struck_now(fault, number, client))
+            self._strike(block, fault, self._targets(fault, number, client))
             calm_s = time.monotonic()
         time.sleep(self._section.every_s)
 
-    def _struck_now(self, fault: Strike, number: int, client: Client) -> tuple[str, ...]:
-        """Machines of another tier in turn; or the server in use, and others beside it."""
+    def _targets(self, fault: Strike, number: int, client: Client) -> tuple[str, ...]:
+        """Return the machines to strike: those of another tier in turn, or the server in use and
+        others beside it."""
         nodes = self._testbed.design.fleet.nodes_of(fault.tier or self._section.tier)
         if fault.tier is not None:
             return (nodes[number % len(nodes)],)
-        others = [node for node in nodes if node != client.in_use]
-        return (client.in_use, *others[: fault.servers - 1])
+        other_nodes = [node for node in nodes if node != client.in_use]
+        return (client.in_use, *other_nodes[: fault.servers - 1])
 
-    def _strike(self, block: Block, fault: Strike, struck: Sequence[str]) -> None:
-        """One, for as long as the fault says, or until others are ordered in their place."""
-        self._fulfil(struck)  # an order of before is none of this one
-        # The agent kills, then answers: what a client feels begins before that.
-        asked = time.monotonic()
-        steps = [Step(fault.kind, server, fault.parameters) for server in struck]
-        with active_fault(self._testbed, *steps) as since:
+    def _strike(self, block: Block, fault: Strike, servers: Sequence[str]) -> None:
+        """Strike these servers for the fault's length, or until others are ordered for them."""
+        self._fulfil(servers)  # an earlier order does not belong to this strike
+
+        # The agent kills, then answers: clients feel the strike before its answer.
+        asked_at = time.monotonic()
+        steps = [Step(fault.kind, server, fault.parameters) for server in servers]
+        with active_fault(self._testbed, *steps) as since_at:
             if fault.for_s is not None:
                 time.sleep(fault.for_s)
             else:
-                self._await_orders(struck)
-            ended = time.monotonic()
-        self._fulfil(struck)
+                self._await_orders(servers)
+            ended_at = time.monotonic()
+        self._fulfil(servers)
         t0 = self._testbed.clock.monotonic
         self._strikes.append({
-            "block": block.repeat, "server": struck[0], "asked_s": asked - t0,
-            "since_s": since - t0, "ended_s": ended - t0,
+            "block": block.repeat, "server": servers[0], "asked_s": asked_at - t0,
+            "since_s": since_at - t0, "ended_s": ended_at - t0,
         })  # fmt: skip
 
-    def _fulfil(self, struck: Sequence[str]) -> None:
-        for server in struck:
+    def _fulfil(self, servers: Sequence[str]) -> None:
+        for server in servers:
             self._service.fulfil(server)
 
-    def _await_orders(self, struck: Sequence[str]) -> None:
-        wanted = set(struck)
-        self._await(lambda: wanted <= self._service.orders(), self._section.held_max_s)
+    def _await_orders(self, servers: Sequence[str]) -> None:
+        ordered = set(servers)
+        self._await(lambda: ordered <= self._service.orders(), self._section.held_max_s)
 
     def _missing(self) -> set[str]:
         """Servers that the naming service does not have."""
@@ -179,7 +183,7 @@ class Blocks:
 
     @staticmethod
     def _await(holds: Callable[[], bool], limit_s: float) -> bool:
-        """Wait until it holds; False after `limit_s`."""
+        """Wait until the condition holds; return False after `limit_s`."""
         deadline = time.monotonic() + limit_s
         while not holds():
             if time.monotonic() > deadline:
@@ -188,47 +192,50 @@ class Blocks:
         return True
 
     def _write(self, folder: Path) -> dict[str, object] | None:
-        if not self._done:
+        if not self._records:
             return None
         t0 = self._testbed.clock.monotonic
-        found = []
-        for one in self._done:
-            records = self._work / f"{one['block']:03d}.jsonl"
+        tables = []
+        for record in self._records:
+            records = self._work / f"{record['block']:03d}.jsonl"
             if records.is_file():
-                found.append(
+                tables.append(
                     read_records(
                         records,
                         t0,
-                        arm=one["arm"],
-                        fault=one["fault"],
-                        clients=one["clients"],
-                        block=one["block"],
+                        arm=record["arm"],
+                        fault=record["fault"],
+                        clients=record["clients"],
+                        block=record["block"],
                     )
                 )
-        table = pl.concat(found) if found else pl.DataFrame(schema=INVOCATIONS)
+        table = pl.concat(tables) if tables else pl.DataFrame(schema=INVOCATIONS)
         write_table(folder / INVOCATIONS_FILE, table, INVOCATIONS)
         write_json(folder / STRIKES_FILE, self._strikes)
-        history = [{**asdict(one), "at": one.at - t0} for one in self._history]
+        history = [{**asdict(event), "at": event.at - t0} for event in self._history]
         write_json(folder / HISTORY_FILE, history)
         shutil.rmtree(self._work)
-        host = {**manifests.host(), "blocks": [vars(one) for one in self._host]}
-        return {"blocks": self._done, "host": host}
+        host = {**manifests.host(), "blocks": [vars(host_block) for host_block in self._host]}
+        return {"blocks": self._records, "host": host}
 
 
 def cells(experiment: Experiment, section: FailoverSection) -> list[tuple[Block, Strike, int]]:
-    """Return each arm under each case, as often as the order asks: a repeat of it after the other,
-    and each in an order of its own, drawn from the seed. `repeat` of a block is its place in the
-    run.
+    """Return each arm under each case, as often as the design's order asks.
+
+    Repeats come one after the other, each in a random order drawn from the seed. `repeat` of a
+    block is its position in the run.
     """
     cases, length = section.cases(), len(experiment.design.order)
     planned = blocks(experiment)
-    found: list[tuple[Block, Strike, int]] = []
+    run_cells: list[tuple[Block, Strike, int]] = []
     for start in range(0, len(planned), length):
-        of_repeat = [(block, *case) for block in planned[start : start + length] for case in cases]
-        for index in stream(experiment.design.seed, "cells", start).permutation(len(of_repeat)):
-            block, fault, clients = of_repeat[index]
-            found.append((replace(block, repeat=len(found)), fault, clients))
-    return found
+        repeat_cells = [
+            (block, *case) for block in planned[start : start + length] for case in cases
+        ]
+        for index in stream(experiment.design.seed, "cells", start).permutation(len(repeat_cells)):
+            block, fault, clients = repeat_cells[index]
+            run_cells.append((replace(block, repeat=len(run_cells)), fault, clients))
+    return run_cells
 
 
 def _sleep_until(at_s: float) -> None:
@@ -241,7 +248,7 @@ def delays_s(block: Block, section: FailoverSection) -> list[float]:
     return [float(delay) for delay in rng.uniform(0.0, section.phase_s, section.strikes)]
 
 
-def _service(testbed: Testbed, section: FailoverSection) -> Service:
+def _load_service(testbed: Testbed, section: FailoverSection) -> Service:
     by_role: dict[str, list[Machine]] = defaultdict(list)
     for machine in testbed.fleet.inventory.started:
         by_role[machine.role].append(machine)

@@ -1,4 +1,4 @@
-"""`[failover]`: whose servers die, how often, and how clients go on."""
+"""`[failover]`: the servers that fail, the rate of failures, and the strategies of clients."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class Strike(Strict):
     @property
     def name(self) -> str:
         """Name in tables: "net.limp (factor 100)", "process.crash on names"."""
-        said = ", ".join(f"{key} {value}" for key, value in self.parameters.items())
+        parameters = ", ".join(f"{key} {value}" for key, value in self.parameters.items())
         where = f" on {self.tier}" if self.tier else ""
         where += f" on {self.servers} servers" if self.servers > 1 else ""
-        return f"{self.kind} ({said}){where}" if said else f"{self.kind}{where}"
+        return f"{self.kind} ({parameters}){where}" if parameters else f"{self.kind}{where}"
 
 
 class CrashRate(Strict):
@@ -121,34 +121,37 @@ class FailoverSection(Strict):
         return self.warm_up_s + self.strikes * (self.every_s + self.phase_s / 2)
 
     def cases(self) -> list[tuple[Strike, int]]:
-        """Return each fault with each number of clients."""
         return [(fault, clients) for fault in self.faults for clients in self.clients]
 
     def check(self, design: Design) -> None:
-        """Raises InputError if it does not fit the design."""
+        """Raises InputError if the section does not fit the design."""
         experiment, tiers = design.experiment, design.fleet.tiers
         arms = set(experiment.arms)
         names = [fault.name for fault in self.faults]
-        others = {fault.tier for fault in self.faults if fault.tier is not None}
-        most = max(fault.servers for fault in self.faults)
-        nodes = tiers[self.tier].nodes if self.tier in tiers else most
-        fronted = {one.strategy == "arbiter" for one in self.strategies.values()}
+        other_tiers = {fault.tier for fault in self.faults if fault.tier is not None}
+        servers_max = max(fault.servers for fault in self.faults)
+        nodes = tiers[self.tier].nodes if self.tier in tiers else servers_max
+        has_arbiter = {strategy.strategy == "arbiter" for strategy in self.strategies.values()}
         checks: Iterable[Check] = (
             ("tier", self.tier not in tiers, f"one of {', '.join(tiers)}", self.tier),
             ("strategies", set(self.strategies) != arms, f"those of {', '.join(sorted(arms))}",
              ", ".join(self.strategies) or "none"),
             ("faults", len(set(names)) < len(names), "each fault once", ", ".join(names)),
-            ("faults", not others <= set(tiers), f"tiers of {', '.join(tiers)}", str(others)),
-            ("faults", most > nodes, f"at most the tier's {nodes} servers at once", str(most)),
-            ("strategies", True in fronted and self.tier not in design.fleet.arbiters,
+            ("faults", not other_tiers <= set(tiers), f"tiers of {', '.join(tiers)}",
+             str(other_tiers)),
+            ("faults", servers_max > nodes, f"at most the tier's {nodes} servers at once",
+             str(servers_max)),
+            ("strategies", True in has_arbiter and self.tier not in design.fleet.arbiters,
              "an arbiter in front of the tier, as a strategy wants it", "none"),
             ("rates", not set(self.rates) <= set(names), f"of {', '.join(names)}",
              ", ".join(self.rates)),
-            ("clients", not all(0 < one <= 100 for one in self.clients), "from 1 to 100 clients",
-             ", ".join(map(str, self.clients))),
+            ("clients", not all(0 < count <= 100 for count in self.clients),
+             "from 1 to 100 clients", ", ".join(map(str, self.clients))),
         )  # fmt: skip
-        own = ((f"failover.{key}", wrong, expected, got) for key, wrong, expected, got in checks)
-        design.refuse(own)
+        checks_with_key = (
+            (f"failover.{key}", is_wrong, expected, got) for key, is_wrong, expected, got in checks
+        )
+        design.refuse(checks_with_key)
         for fault in self.faults:
             try:
                 KINDS[fault.kind].model.model_validate(fault.parameters)

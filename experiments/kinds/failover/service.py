@@ -39,16 +39,19 @@ class Service(ABC):
 
     @abstractmethod
     def command(self, plan: Path, records: Path) -> Sequence[str]:
-        """Return the client program; README.md says what it is to do with the two files."""
+        """Return the command of the client program; README.md describes the two files."""
 
     @abstractmethod
     def plan_view(self) -> Mapping[str, Any]:
-        """Return the plan's view of the service: where its names are, what is in front of it."""
+        """Return the service's keys of the plan: the place of its names, and what is in front."""
 
     @abstractmethod
     def audit(self, records: Path) -> Mapping[str, int]:
-        """Holds what a block's clients were told against what the service keeps, once they have
-        ended: `changes`, how many were promised; all else is 0 where each was made once."""
+        """Compare the replies to a block's clients with the service's data, after they have ended.
+
+        `changes` is the number of promised changes; all other counts are 0 if each change was made
+        once.
+        """
 
     @abstractmethod
     def registered(self) -> frozenset[str]:
@@ -70,12 +73,12 @@ class Service(ABC):
 def adapter_of(directory: Path) -> type[Service]:
     """Return the adapter in a role's folder, its `SERVICE`. Raises InputError if there is none."""
     path = (directory / MODULE).resolve()
-    found: Any = getattr(module_at(path), "SERVICE", None)
-    if not (isinstance(found, type) and issubclass(found, Service)):
+    adapter: Any = getattr(module_at(path), "SERVICE", None)
+    if not (isinstance(adapter, type) and issubclass(adapter, Service)):
         raise InputError(
             str(path),
             expected="SERVICE, a class made from Service",
-            got="none" if found is None else repr(found)[:200],
+            got="none" if adapter is None else repr(adapter)[:200],
             hint="Define it, as experiments/kinds/failover/README.md says.",
         )
-    return found
+    return adapter

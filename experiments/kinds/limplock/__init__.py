@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LimplockKind(Kind[LimplockSection]):
-    """Rows of limpbench (Do et al., SoCC 2013): one part limps, and who slows down is measured."""
+    """Rows of limpbench (Do et al., SoCC 2013): one part limps, and the slowdown is measured."""
 
     name = "limplock"
     summary = "which limplock a slow card or disk leads to: operation, node, cluster (Do et al.)"
@@ -35,7 +35,7 @@ class LimplockKind(Kind[LimplockSection]):
     needs_load = False
 
     def check_host(self, design: Design, section: LimplockSection, platform: Platform) -> None:
-        """Memory for all machines and clients, where the machines are here."""
+        """Check the memory for all machines and clients, if the machines are on this host."""
         from experiments.kinds.limplock.dry_run import check_memory
 
         del section

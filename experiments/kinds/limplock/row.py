@@ -1,9 +1,9 @@
-"""Rows: what is limped, what is asked of the system meanwhile, and what the paper found.
+"""Rows: which part limps, which operations the system gets meanwhile, and the paper's figures.
 
-A row is a file in `rows/`: one line of Limplock's Table 1 (Do et al., SoCC 2013), with the paper's
-figures, or one of a system that the paper has not, made after its nearest. Its workload is the
-paper's; who runs it scales it, and says by how much. Places are parts of a protocol (leader,
-source, mapper), found in the running system.
+A row is a file in `rows/`. It is one line of Limplock's Table 1 (Do et al., SoCC 2013) with the
+paper's figures, or a row of a system that the paper does not have, made after the most similar one.
+The workload is the paper's; a design scales it and states the scale. Machines are named by their
+part in a protocol (leader, source, mapper), which is looked up in the running system.
 """
 
 from __future__ import annotations
@@ -29,45 +29,45 @@ class Load(Strict):
     """Operations that a client asks for, one after another."""
 
     operation: Word
-    """What is asked for."""
+    """Name of the operation."""
     count: Count | None = None
-    """How often; without it, as long as the row lasts."""
+    """Number of operations; without it, they go on as long as the row lasts."""
     size_kb: Annotated[float, Field(ge=0)] | None = None
-    """How much data each has."""
+    """Data of each operation [KB]."""
     keys: Count | None = None
-    """Over how many names they go, where these are fewer than the operations."""
+    """Number of names (keys), if there are fewer than operations."""
     consistency: Literal["one", "quorum", "all"] | None = None
-    """How many replicas have to answer."""
+    """Replicas that have to answer."""
     replicas: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = None
-    """From how many replicas to how many."""
+    """Number of replicas before and after."""
 
 
 class Probe(Strict):
-    """An operation that is asked without end beside the row's own."""
+    """An operation that is repeated without end beside the row's own."""
 
     operation: Word
-    """What is asked for; one name for the same thing on all nodes."""
+    """Name of the operation, the same on all nodes."""
     needs: Needs
-    """What of the limping node it needs."""
+    """The part of the limping node that it needs."""
     at: Literal["injected", "others"]
-    """Which nodes are asked."""
+    """The nodes to which it is sent."""
 
     @model_validator(mode="after")
-    def _possible(self) -> Probe:
+    def _check_needs(self) -> Probe:
         if self.at == "injected" and self.needs == "neither":
             raise refusal("limpware or node at the injected node", got="neither", key="needs")
         return self
 
 
 class Course(Strict):
-    """A rate of the operation over time, as the paper's text has it."""
+    """A rate of the operation over time, from the paper's text."""
 
     rate_per_s: Positive
     """Operations done [1/s]."""
     from_s: Annotated[float, Field(ge=0)] | None = None
-    """Since when after the fault [s]; None: the text does not say when."""
+    """Begin of this rate after the fault [s]; None: the text does not say when."""
     until_s: Positive | None = None
-    """Until when [s]; None: to the end."""
+    """End of this rate [s]; None: the end of the figure."""
     what: Annotated[str, Field(min_length=1)]
     """The state of the service then."""
 
@@ -84,44 +84,45 @@ class Paper(Strict):
     cluster: Published
     """Cluster limplock."""
     slowdown: Positive | None = None
-    """The largest that the text names, or two rates that it names."""
+    """The largest slowdown that the text names, or the ratio of two rates that it names."""
     course: list[Course] = Field(default_factory=list)
-    """How much was done over time, of a row whose figure over time the text explains."""
+    """Rates over time, if the text explains the row's figure over time."""
     places: Annotated[list[str], Field(min_length=1)]
-    """Where it says so: sections, or the table and figures by name."""
+    """Places in the paper: sections, or the table and figures by name."""
 
 
 class Row(Strict):
     """A file in `rows/`."""
 
     name: Annotated[str, Field(pattern=r"^[A-Z][0-9]+$")]
-    """As in the paper, where it has the row."""
+    """Name in the paper, if the paper has the row."""
     system: Word
-    """Whose protocol it is."""
+    """The system whose protocol it is."""
     protocol: Annotated[str, Field(min_length=1)]
-    """What the operation makes the nodes do."""
+    """The work of the nodes for the operation."""
     limpware: Literal["disk", "nic"]
-    """What limps."""
+    """The hardware that limps."""
     injected: Annotated[list[Word], Field(min_length=1)]
-    """The node's part in the protocol; several are limped one by one, in runs of their own."""
+    """The part in the protocol of the node that limps; several parts limp one by one, in separate
+    runs."""
     injected_role: Word | None = None
-    """Whose machine has that part, where it is not the system's: a role that its tier calls."""
+    """Role of the machine with that part, if it is not the system's: a role that its tier calls."""
     timeout_factor: Annotated[float, Field(gt=1)] = 50.0
-    """How many times its base an operation is waited for; then it took at least that."""
+    """Longest wait for an operation as a multiple of its base; then it took at least that long."""
     workload: Load
     """The row's own operation."""
     beside: Load | None = None
-    """What else is asked for meanwhile."""
+    """Other operations at the same time."""
     probes: Annotated[list[Probe], Field(min_length=1)]
-    """What verdicts on nodes and cluster rest on."""
+    """The probes from which nodes and cluster are judged."""
     mechanism: Mechanism | None = None
-    """The store that operations have to fill before the row can lock up; None: they wait for
-    what limps themselves."""
+    """The resource that operations have to fill before the row can lock up; None: they wait for the
+    limping part themselves."""
     paper: Paper | None = None
-    """None: the paper has not this row."""
+    """The paper's figures; None: the paper does not have this row."""
 
     @model_validator(mode="after")
-    def _tells_of_others(self) -> Row:
+    def _check_probes(self) -> Row:
         if not any(probe.needs == "neither" for probe in self.probes):
             got = "none"
             raise refusal("a probe that needs nothing of the limping node", got=got, key="probes")
@@ -129,7 +130,7 @@ class Row(Strict):
 
 
 def read_row(path: Path) -> Row:
-    """One row. Raises InputError with file, line and key of what is wrong."""
+    """Read one row. Raises InputError with the file, line and key of the fault."""
     source = read_toml(path)
     row = check(source, Row)
     if row.name != path.stem:
@@ -138,6 +139,6 @@ def read_row(path: Path) -> Row:
 
 
 @cache
-def rows(folder: Path = FOLDER) -> Mapping[str, Row]:
-    """Return all rows by name, as they are when they are first asked for."""
-    return {path.stem: read_row(path) for path in sorted(folder.glob("*.toml"))}
+def rows() -> Mapping[str, Row]:
+    """Return all rows by name; the files are read once, at the first call."""
+    return {path.stem: read_row(path) for path in sorted(FOLDER.glob("*.toml"))}

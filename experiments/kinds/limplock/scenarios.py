@@ -17,7 +17,7 @@ OF_PART: Mapping[Axis, tuple[str, str, str]] = {
     "delay": ("nic", "net.delay", "delay_ms"),
     "io_latency": ("disk", "disk.slow", "delay_ms"),
 }
-"""Whose fault it can be alone, which fault of the agents that is, and which parameter of it."""
+"""Of each axis of one kind of part: the part, the agents' fault, and the fault's parameter."""
 _LIMPING = {"nic": "net.limp", "disk": "disk.limp"}
 _CRASHED = "process.crash"
 
@@ -26,9 +26,10 @@ _CRASHED = "process.crash"
 class Scenario:
     """A part that limps, by its rate or otherwise, or a crash (`severity` None).
 
-    severity: on `axis`: how many times slower the part is; per cent of packets that are lost; for
-    how many ms a packet is held back, or an I/O; for how many seconds the part is `slower` times
-    slower; how many seconds of the operation go by before it is, for `length_s`.
+    severity: its meaning depends on `axis`. slower: slowdown of the part. loss: per cent of lost
+    packets. delay, io_latency: delay of each packet or I/O [ms]. held: time for which the part is
+    `slower` times slower [s]. start: time from the begin of the operation to the fault [s], which
+    then lasts for `length_s`.
     """
 
     severity: float | None
@@ -38,7 +39,7 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        """As results call it: `100`, `5 %`, `0.8 s` or `crash`."""
+        """Name in results: `100`, `5 %`, `0.8 s` or `crash`."""
         if self.severity is None:
             return CRASH
         unit = "" if self.axis == "slower" else f" {UNITS[self.axis]}"
@@ -55,7 +56,7 @@ class Scenario:
         return self.severity if self.axis == "held" else self.length_s
 
     def fault(self, limpware: str) -> tuple[str, Mapping[str, Any]]:
-        """Kind and parameters, as the agents know them.
+        """Return the agents' kind of fault and its parameters.
 
         Parameters: limpware, `nic` or `disk`.
         """
@@ -74,18 +75,19 @@ def scenarios_of(severities: Sequence[float], crash: bool) -> tuple[Scenario, ..
     return (*limping, Scenario(None)) if crash else limping
 
 
-def shuffled(scenarios: Sequence[Scenario], *words: object) -> tuple[Scenario, ...]:
-    """Return an order of their own for each repeat, so that what warms up or drifts meets no
-    severity more than others.
+def shuffle(scenarios: Sequence[Scenario], *seed_parts: object) -> tuple[Scenario, ...]:
+    """Return the scenarios in an order drawn for one repeat, so that warm-up and drift affect all
+    severities alike.
 
-    Parameters: words, what the repeat is called, the design's seed first: the same give the same.
+    Parameters: seed_parts, the design's seed and the names of the repeat; equal parts give an equal
+    order.
     """
-    found = list(scenarios)
-    random.Random(" ".join(map(str, words))).shuffle(found)
-    return tuple(found)
+    order = list(scenarios)
+    random.Random(" ".join(map(str, seed_parts))).shuffle(order)
+    return tuple(order)
 
 
 def label(name: str) -> str:
-    """For people: `100 ×`, `5 %`, `crash`."""
-    bare = name in (BASE, CRASH, CLOSING) or " " in name
-    return name if bare else f"{float(name):g} {UNITS['slower']}"
+    """Return the name for people: `100 ×`, `5 %`, `crash`."""
+    has_unit = name in (BASE, CRASH, CLOSING) or " " in name
+    return name if has_unit else f"{float(name):g} {UNITS['slower']}"

@@ -1,4 +1,4 @@
-"""`[limplock]`: which rows are run, how far they are scaled, and how long things are waited for."""
+"""`[limplock]`: the rows to run, their scales, and the limits of waits."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from experiments.kinds.limplock.measure.endure import Endure
 from experiments.kinds.limplock.row import Row, rows
 from experiments.kinds.limplock.scenarios import Scenario, scenarios_of
 
-Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]  # each once: check
+Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]  # each once: `check`
 Factor = Annotated[float, Field(gt=1, le=1e6)]
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 PASS_THROUGH = "STORE_FAULTS"  # the agents' setting: agents/README.md
-_REPEATS_LEAST = 3  # with fewer no bound holds with 0.95: slowdown.py
+_REPEATS_LEAST = 3  # with fewer, no bound holds with confidence 0.95: slowdown.py
 
 
 def system_tier(design: Design, system: str) -> str:
-    """Return the tier that runs it."""
-    return next(name for name, one in design.fleet.tiers.items() if one.role == system)
+    """Return the tier that runs a system."""
+    return next(name for name, tier in design.fleet.tiers.items() if tier.role == system)
 
 
 def injected_tier(design: Design, row: Row) -> str:
-    """Return the tier whose machine limps: its system's, or one that this calls. Raises
+    """Return the tier whose machine limps: the system's tier, or a tier that it calls. Raises
     InputError.
     """
-    tiers, own = design.fleet.tiers, system_tier(design, row.system)
-    near = (own,) if row.injected_role is None else tiers[own].calls
-    wanted = row.injected_role or row.system
-    for name in near:
-        if tiers[name].role == wanted:
+    tiers, tier = design.fleet.tiers, system_tier(design, row.system)
+    candidates = (tier,) if row.injected_role is None else tiers[tier].calls
+    role = row.injected_role or row.system
+    for name in candidates:
+        if tiers[name].role == role:
             return name
     raise InputError(
-        f"{design.directory / 'fleet.tfvars'}: tiers.{own}.calls",
-        expected=f"a tier of {wanted}, whose {', '.join(row.injected)} limps in {row.name}",
-        got=", ".join(near) or "none",
+        f"{design.directory / 'fleet.tfvars'}: tiers.{tier}.calls",
+        expected=f"a tier of {role}, whose {', '.join(row.injected)} limps in {row.name}",
+        got=", ".join(candidates) or "none",
         hint="Add it, or take the row out.",
     )
 
@@ -100,40 +100,39 @@ class LimplockSection(Strict):
         return scenarios_of(self.severities, self.crash)
 
     def chosen_rows(self) -> tuple[Row, ...]:
-        """Return the rows themselves."""
         known = rows()
         return tuple(known[name] for name in self.rows)
 
     def scale_of(self, row: Row) -> float:
-        """Its own, else that of all."""
         return self.scales.get(row.name, self.scale)
 
     def count_of(self, row: Row) -> int:
-        """So many operations in place of the paper's; 0 for those without end."""
+        """Return the scaled number of operations; 0 if they have no end."""
         count = row.workload.count
         return 0 if count is None else max(1, round(count * self.scale_of(row)))
 
     def limit_s(self, row: Row, base_s: float) -> float:
-        """Return the time-out of an operation under a fault, whose base took so long [s]."""
+        """Return the time-out of an operation under a fault, from the time of its base [s]."""
         if self.endure is not None:
             return self.endure.for_s
-        asked_s = max(self.window_s_min, (self.timeout_factor or row.timeout_factor) * base_s)
-        return min(asked_s, HELD_S_MAX)
+        factor_s = max(self.window_s_min, (self.timeout_factor or row.timeout_factor) * base_s)
+        return min(factor_s, HELD_S_MAX)
 
     def check(self, design: Design) -> None:
-        """Raises InputError if a row is unknown, twice, or not of what the fleet runs."""
+        """Check the rows. Raises InputError if one is unknown, stated twice, or of a system that
+        the fleet does not run."""
         known = rows()
         for name in self.rows:
             if name not in known:
                 near = get_close_matches(name, known, n=1, cutoff=0.3)
-                said = f"Did you mean {near[0]}?" if near else "Name one of these."
-                raise design.error("limplock.rows", f"one of {', '.join(known)}", name, said)
+                hint = f"Did you mean {near[0]}?" if near else "Name one of these."
+                raise design.error("limplock.rows", f"one of {', '.join(known)}", name, hint)
         if self.search is not None:
             self._check_search(design, self.search)
         arms, longest = design.experiment.arms, self.timeout_factor
         unknown = sorted(
             self.scales.keys() - known
-        )  # one that is not run stays: a suite takes rows
+        )  # a row that is not run may have a scale: a suite selects rows
         checks: Iterable[Check] = (
             ("limplock.rows", len(set(self.rows)) < len(self.rows), "each row once",
              ", ".join(self.rows)),
@@ -146,11 +145,11 @@ class LimplockSection(Strict):
              "cut by then could not be told to lock up", f"{longest}"),
         )  # fmt: skip
         design.refuse(checks)
-        run = {tier.role for tier in design.fleet.tiers.values()}
+        roles = {tier.role for tier in design.fleet.tiers.values()}
         for row in self.chosen_rows():
-            if row.system not in run:
+            if row.system not in roles:
                 got = f"{row.name}, of {row.system}"
-                expected = f"rows of what the tiers run ({', '.join(sorted(run))})"
+                expected = f"rows of what the tiers run ({', '.join(sorted(roles))})"
                 raise design.error("limplock.rows", expected, got)
             role = design.roles[row.system]
             if not (role.directory / MODULE).is_file():
@@ -177,7 +176,7 @@ class LimplockSection(Strict):
             raise design.error("limplock.search", *problem)
 
     def _check_pass_through(self, design: Design, tier: str) -> None:
-        """Check that each arm has the pass-through below its data, which slows I/Os down."""
+        """Check that each arm has the pass-through below its data, by which I/Os are delayed."""
         role = design.fleet.tiers[tier].role
         for name, arm in design.experiment.arms.items():
             got = arm.of(tier).role.get(PASS_THROUGH, "off")

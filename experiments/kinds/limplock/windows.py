@@ -1,8 +1,8 @@
-"""The record of a run's rows: windows of time, and what was asked meanwhile. Times are the run's.
+"""The record of a run's rows: windows of time, and the operations in them. Times are the run's.
 
-`limplock.json` has the windows, a repeat's base, one for each scenario in the order in which they
-were, and the base again; `asked.parquet` every operation of every lane, `whitebox.parquet` what the
-machines said of themselves. All that is said of a run follows from these.
+`limplock.json` has the windows: for each repeat its base, one for each scenario in their order, and
+the base again. `asked.parquet` has every operation of every lane, `whitebox.parquet` the machines'
+own metrics. All results of a run follow from these files.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ WHITEBOX = pl.Schema({
 
 @dataclass(frozen=True)
 class Window:
-    """A run of a row's operation, and how long its fault was held.
+    """A run of a row's operation, and the time for which its fault was held.
 
-    labels: what machines are called by their parts, since parts move; limping: the machine, also of
-    a base; took_s: of the operation, at least so long where `cut`; gone_s: machines whose service
-    ended, after so long; moved: whether parts were others at the end; errors: failed attempts;
-    cold: services were started anew, and nothing was rehearsed since, nor, of a scenario, was the
-    base run; stuck: a service could not be started again after it.
+    labels: names of machines by their parts, because parts move; limping: the machine that limps,
+    or that would limp in a base; took_s: time of the operation, at least that long if `cut`;
+    gone_s: machines whose service ended, with the time until then; moved: True if parts had changed
+    at the end; errors: failed attempts; cold: services were started anew, and there was no
+    rehearsal since (of a scenario: no base either); stuck: a service could not be started again
+    after the fault.
     """
 
     arm: str
@@ -58,7 +59,7 @@ class Window:
     gone_s: Mapping[str, float]
     moved: bool
     errors: int
-    whole_after_s: float | None = None  # until it was; None: of a base, or it was started anew
+    whole_after_s: float | None = None  # time of recovery; None: a base, or it was started anew
     cold: bool = False
     stuck: bool = False
     died_s: Mapping[str, float] = field(default_factory=dict)  # machines that ran out of memory
@@ -70,57 +71,55 @@ class Window:
 
     @property
     def length_s(self) -> float:
-        """Of the window, not of the operation."""
+        """Length of the window, not of the operation."""
         return self.end_s - self.start_s
 
     @property
-    def waited(self) -> Duration:
+    def duration(self) -> Duration:
         """The duration of the operation."""
         return Duration(self.took_s, at_least=self.cut)
 
 
-def by_part(windows: Iterable[Window]) -> dict[Key, list[Window]]:
-    """Return the windows of each arm, row and part, in the order in which these came."""
-    found: dict[Key, list[Window]] = {}
+def group_by_part(windows: Iterable[Window]) -> dict[Key, list[Window]]:
+    """Return the windows of each arm, row and part, in their order."""
+    groups: dict[Key, list[Window]] = {}
     for window in windows:
-        found.setdefault(window.key, []).append(window)
-    return found
+        groups.setdefault(window.key, []).append(window)
+    return groups
 
 
 def later_bases(windows: Iterable[Window]) -> dict[int, Window]:
-    """By repeat, of the windows of a row of one arm: one that was begun again has its later
-    base."""
+    """Return the base of each repeat from the windows of a row of one arm. A repeat that was begun
+    again has its later base."""
     return {window.repeat: window for window in windows if window.scenario == BASE}
 
 
 @dataclass(frozen=True)
 class RunInputs:
-    """The content of limplock.json beside the windows: the request."""
+    """The content of limplock.json beside the windows: the parameters of the run."""
 
     scale: float
     counts: Mapping[str, int]  # by row, of its operations
     timeout_factor: Mapping[str, float]
     shown: Sequence[Mapping[str, Any]]  # white-box metrics of the page
-    abandoned: Sequence[str]  # for the page: why repeats were begun again, and why looks failed
+    abandoned: Sequence[str]  # reasons for the page: repeats begun again, failed looks
     scales: Mapping[str, float] = field(default_factory=dict)  # by row
     monotonic_s: float | None = None  # second 0 on the clients' clock
     closing: Sequence[Window] = ()  # the base again, after all scenarios of a repeat
 
 
 def client_log(arm: str, system: str) -> str:
-    """Return the file of what a client printed."""
+    """Return the name of the file of a client's output."""
     return f"client-{arm}-{system}.log"
 
 
-def write_windows(folder: Path, left: RunInputs, windows: Sequence[Window]) -> None:
-    """limplock.json."""
-    body = {**asdict(left), "windows": [asdict(window) for window in windows]}
+def write_windows(folder: Path, inputs: RunInputs, windows: Sequence[Window]) -> None:
+    body = {**asdict(inputs), "windows": [asdict(window) for window in windows]}
     write_json(folder / FILE, body)
 
 
 def read_windows(folder: Path) -> tuple[RunInputs, tuple[Window, ...]]:
-    """Return the content that `write_windows` wrote."""
     body = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    windows = tuple(Window(**one) for one in body.pop("windows"))
-    closing = tuple(Window(**one) for one in body.pop("closing", ()))
+    windows = tuple(Window(**fields) for fields in body.pop("windows"))
+    closing = tuple(Window(**fields) for fields in body.pop("closing", ()))
     return RunInputs(**body, closing=closing), windows

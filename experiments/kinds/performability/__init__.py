@@ -27,28 +27,26 @@ class PerformabilityKind(Kind[PerformabilitySection]):
         return section.restarts(design)
 
     def load_s(self, design: Design, section: PerformabilitySection) -> float:
-        """Return a block for each fault in the place of one."""
+        """Return the length of the load [s], with a block for each fault in place of one block."""
         experiment = design.experiment
         settle_s = experiment.phases.settle
-        whole_s = super().load_s(design, section) or 0.0
-        blocks_s = (whole_s - settle_s) * len(experiment.faults)
+        one_fault_s = super().load_s(design, section) or 0.0
+        blocks_s = (one_fault_s - settle_s) * len(experiment.faults)
         rests = experiment.design.repeats * len(experiment.design.order) * len(experiment.faults)
         fill_s = section.fill.requests / FILLED_PER_S if section.fill else 0.0
         return settle_s + blocks_s + rests * (section.rest_s + fill_s)
 
     def measure(self, testbed: Testbed, section: PerformabilitySection) -> None:
-        """Every fault in every block."""
         from experiments.kinds.performability.measure import measure
 
         measure(testbed, section)
 
     def row(self, result: Result) -> Mapping[str, Any]:
-        """Return the longest failure, by arm [s]."""
-        found: dict[str, float] = {}
+        longest_s: dict[str, float] = {}
         for fault in result[self.name]["faults"]:
-            for arm, one in fault["arms"].items():
-                found[arm] = max(found.get(arm, 0.0), one["failure_s"]["median"])
-        return {f"{arm}, longest failure": f"{seconds:.1f} s" for arm, seconds in found.items()}
+            for arm, figures in fault["arms"].items():
+                longest_s[arm] = max(longest_s.get(arm, 0.0), figures["failure_s"]["median"])
+        return {f"{arm}, longest failure": f"{seconds:.1f} s" for arm, seconds in longest_s.items()}
 
 
 KIND = PerformabilityKind()

@@ -33,7 +33,7 @@ class _Dots:
     caption: str
     values: Callable[[Mapping[str, Any]], Iterable[tuple[str, float | None]]]
     top: float | None = None  # of the usual axis
-    without: bool = False  # a line of no fault too
+    without: bool = False  # with a line for no fault
 
 
 _DOTS = (
@@ -91,16 +91,19 @@ def dots_figures(
     faults: Sequence[Fault], before: Mapping[str, Any], arms: Sequence[str]
 ) -> list[Figure]:
     """Return all of `_DOTS`; `before` has the arms without a fault."""
-    none = {"name": "no fault", "arms": {arm: {"failure": one} for arm, one in before.items()}}
-    return [_dots(one, [none, *faults] if one.without else faults, arms) for one in _DOTS]
+    no_fault = {
+        "name": "no fault",
+        "arms": {arm: {"failure": service} for arm, service in before.items()},
+    }
+    return [_dots(dots, [no_fault, *faults] if dots.without else faults, arms) for dots in _DOTS]
 
 
 def _dots(dots: _Dots, faults: Sequence[Fault], arms: Sequence[str]) -> Figure:
     rows = [
-        {"what": what, "value": value, **_look(fault, arm, arms)}
+        {"what": quantity, "value": value, **_look(fault, arm, arms)}
         for fault in faults
-        for arm, one in fault["arms"].items()
-        for what, value in dots.values(one)
+        for arm, figures in fault["arms"].items()
+        for quantity, value in dots.values(figures)
         if value is not None
     ]
     if not rows:
@@ -124,34 +127,34 @@ def _look(fault: Fault, arm: str, arms: Sequence[str]) -> Row:
 
 
 def _panels(rows: Rows, top: float | None, size: Size) -> Any:
-    whats = list(dict.fromkeys(row["what"] for row in rows))
+    quantities = list(dict.fromkeys(row["what"] for row in rows))
     names = list(dict.fromkeys(row["fault"] for row in rows))
-    across = 1 if size.small else min(3, len(whats))
+    across = 1 if size.small else min(3, len(quantities))
     width = (size.plot_width - 140) / across - 20
     panels = []
-    for index, what in enumerate(whats):
-        of_what = [row for row in rows if row["what"] == what]
-        most = max(row["value"] for row in of_what)
+    for index, quantity in enumerate(quantities):
+        quantity_rows = [row for row in rows if row["what"] == quantity]
+        most = max(row["value"] for row in quantity_rows)
         high = most * 1.08 or 1.0
         if top is not None and top / 10.0 < most <= top:
             high = top
         first = index % across == 0
         axis = alt.Axis(title=None, grid=True, labels=first, ticks=first, labelLimit=400)
         y = alt.Y("fault:N", sort=names, axis=axis)
-        x = marks.linear(alt.X, "value", what, [0, high], tickCount=4)
-        points = marks.points(of_what, x, y, 72)
+        x = marks.linear(alt.X, "value", quantity, [0, high], tickCount=4)
+        points = marks.points(quantity_rows, x, y, 72)
         panels.append(points.properties(width=width, height=30 * len(names)))
     return marks.in_rows(panels, across)
 
 
 def box_figure(faults: Sequence[Fault], arms: Sequence[str]) -> Figure:
-    """Latencies during each failure: box from quartile to quartile, whiskers from 5 to 95 %
+    """Chart latencies during each failure: box from quartile to quartile, whiskers from 5 to 95 %
     (Fig. 17)."""
     rows = [
-        {**one["box_ms"], **_look(fault, arm, arms), "line": f"{fault['name']} · {arm}"}
+        {**figures["box_ms"], **_look(fault, arm, arms), "line": f"{fault['name']} · {arm}"}
         for fault in faults
-        for arm, one in fault["arms"].items()
-        if one["box_ms"] is not None
+        for arm, figures in fault["arms"].items()
+        if figures["box_ms"] is not None
     ]
     title = "Latency during each failure"
     if not rows:
@@ -190,14 +193,14 @@ def _boxes(rows: Rows, size: Size) -> Any:
 
 
 def exceedance_figure(run: Run, faults: Sequence[Fault]) -> Figure:
-    """Return the number of requests beyond any threshold: what the report would have drawn
-    (5.5).
-    """
+    """Chart the share of requests beyond any threshold, as the report would have it (5.5)."""
     rows = []
     for index, fault in enumerate(faults):
         for arm in fault["arms"]:
-            blocks = [one for one in run.blocks if one.fault == index and one.arm == arm]
-            failing = pl.concat([between(one.requests, *one.course.failure) for one in blocks])
+            blocks = [block for block in run.blocks if block.fault == index and block.arm == arm]
+            failing = pl.concat(
+                [between(block.requests, *block.course.failure) for block in blocks]
+            )
             latency_ms = np.sort(failing["latency_ms"].to_numpy())
             if latency_ms.size:
                 above = 1.0 - np.searchsorted(latency_ms, _CURVE_MS, side="right") / latency_ms.size
@@ -223,8 +226,8 @@ def _curves(rows: Rows, size: Size) -> Any:
     limits = [{"ms": 1e3 * limit} for limit in performability_weights().thresholds_s]
     panels = []
     for name in dict.fromkeys(row["fault"] for row in rows):
-        of_fault = [row for row in rows if row["fault"] == name]
-        curve = marks.line(of_fault, x, y, interpolate="step-after", strokeWidth=1.8)
+        fault_rows = [row for row in rows if row["fault"] == name]
+        curve = marks.line(fault_rows, x, y, interpolate="step-after", strokeWidth=1.8)
         panels.append(
             alt.layer(marks.rule(limits, (1, 3), x=x), curve.encode(stroke=marks.STROKE))
             .properties(width=(size.plot_width - 60 * (across - 1)) / across, height=110,

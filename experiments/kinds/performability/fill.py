@@ -1,8 +1,8 @@
 """Filling of a tier's memories before a block, so that all blocks begin equally warm.
 
-The tier's services are restarted, then asked as fast as they answer, for the design's number of
-operations, with the popularity of the block's load but other choices. The last tenth shows the
-warmth of the tier: the source of each reply's content, by a header.
+The tier's services are restarted. Then they get the design's number of requests as fast as they
+answer, with the popularity of the block's load but other choices. The last tenth shows the warmth
+of the tier: a header of each reply names the source of its content.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from experiments.testbed.testbed import Testbed
 _AT_ONCE = 16  # connections
 _LIMIT_S = 10.0  # of a reply
 _FAILED_SHARE_MAX = 0.01
-_TOLD = 10  # one in so many requests, the last ones, tells how warm a tier is
+_WARMTH_PART = 10  # the last 1/_WARMTH_PART of the requests tells how warm a tier is
 
 
 @dataclass(frozen=True)
-class Filled:
+class FillRecord:
     """The outcome of a fill; `sources` are shares of the replies of the last tenth."""
 
     repeat: int
@@ -53,57 +53,61 @@ class FilledManifest(Manifest, total=False):
 
 
 class Filler:
-    """Fills before each block; the manifest's `fills` tell of it."""
+    """Fills before each block, and records them as `fills` of the manifest."""
 
-    def __init__(self, testbed: Testbed, asked: Fill) -> None:
-        self._testbed, self._asked = testbed, asked
-        self._done: list[Filled] = []
+    def __init__(self, testbed: Testbed, settings: Fill) -> None:
+        self._testbed, self._settings = testbed, settings
+        self._fills: list[FillRecord] = []
         testbed.keep(self._write)
 
     def fill(self, block: Block) -> None:
-        """Start the tier anew with the arm's settings, and ask it."""
-        testbed, asked = self._testbed, self._asked
+        """Restart the tier with the arm's settings, and send it the requests.
+
+        Raises: MeasurementFailed if too many requests fail.
+        """
+        testbed, settings = self._testbed, self._settings
         design = testbed.design
         configure(design, block.arm, testbed.fleet)
-        restart_tier(design, testbed.fleet, asked.tier)
+        restart_tier(design, testbed.fleet, settings.tier)
         workload = design.workloads[design.experiment.load.user]
         population = population_of(workload)
-        urls = entries_for(workload, design, testbed.fleet.inventory)[asked.tier]
-        paths = paths_of(design.experiment, population, block, asked.requests)
+        urls = entries_for(workload, design, testbed.fleet.inventory)[settings.tier]
+        paths = paths_of(design.experiment, population, block, settings.requests)
         began = time.monotonic()
-        got = ask(urls, paths, asked.header)
-        failed = got.count(None)
+        sources = ask(urls, paths, settings.header)
+        failed = sources.count(None)
         if failed > _FAILED_SHARE_MAX * len(paths):
             raise MeasurementFailed(
-                f"filling tier {asked.tier}",
-                expected=f"at most {_FAILED_SHARE_MAX:.0%} of {len(paths)} requests to fail",
-                got=f"{failed}",
+                f"filling tier {settings.tier}",
+                expected=f"at most {_FAILED_SHARE_MAX:.0%} of {len(paths):,} requests to fail",
+                got=f"{failed:,}",
                 hint="Look into the logs of its machines' role.",
             )
         took_s = round(time.monotonic() - began, 2)
-        shares = shares_of(got[-max(1, len(got) // _TOLD) :])
-        self._done.append(Filled(block.repeat, block.arm, len(paths), failed, took_s, shares))
+        shares = shares_of(sources[-max(1, len(sources) // _WARMTH_PART) :])
+        self._fills.append(FillRecord(block.repeat, block.arm, len(paths), failed, took_s, shares))
 
     def _write(self, _: Path) -> dict[str, object] | None:
-        return {"fills": [asdict(one) for one in self._done]} if self._done else None
+        return {"fills": [asdict(fill) for fill in self._fills]} if self._fills else None
 
 
 def paths_of(
     experiment: Experiment, population: Population, block: Block, requests: int
 ) -> list[str]:
-    """Paths to ask for: the choices that follow on the block's own, so of the same popularity."""
+    """Return the paths of the requests: the choices that follow the block's own, with the same
+    popularity."""
     load, length_s = experiment.load, block_length_s(experiment)
-    own = len(arrivals(load.arrivals, load.sent_per_s, length_s, block.seed))
+    load_count = len(arrivals(load.arrivals, load.sent_per_s, length_s, block.seed))
     count = len(population.operations)
-    chosen = operation_choices(count, own + requests, block.seed, population.zipf)
-    return [population.operations[index].request for index in chosen[own:]]
+    chosen = operation_choices(count, load_count + requests, block.seed, population.zipf)
+    return [population.operations[index].request for index in chosen[load_count:]]
 
 
 def ask(urls: Sequence[str], paths: Sequence[str], header: str) -> list[str | None]:
-    """Return the header of each reply, in the order of `paths`; None of what failed. The k-th is
-    asked of URL k modulo their count.
+    """Return the header of each reply, in the order of `paths`; None for a failed request. Request
+    k goes to URL k modulo their number.
     """
-    got: list[str | None] = [None] * len(paths)
+    sources: list[str | None] = [None] * len(paths)
 
     def work(first: int) -> None:
         open_to: dict[str, HTTPConnection] = {}
@@ -119,7 +123,7 @@ def ask(urls: Sequence[str], paths: Sequence[str], header: str) -> list[str | No
                 reply = open_to[url].getresponse()
                 reply.read()
                 if reply.status == 200:
-                    got[index] = reply.headers.get(header, "not said")
+                    sources[index] = reply.headers.get(header, "not said")
             except (HTTPException, OSError):
                 open_to.pop(url).close()
         for connection in open_to.values():
@@ -127,10 +131,10 @@ def ask(urls: Sequence[str], paths: Sequence[str], header: str) -> list[str | No
 
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fill") as pool:
         list(pool.map(work, range(_AT_ONCE)))
-    return got
+    return sources
 
 
-def shares_of(got: Sequence[str | None]) -> dict[str, float]:
-    """Return the share of each source among replies that came."""
-    counts = Counter(one for one in got if one is not None)
+def shares_of(sources: Sequence[str | None]) -> dict[str, float]:
+    """Return the share of each source among successful replies."""
+    counts = Counter(source for source in sources if source is not None)
     return {source: count / counts.total() for source, count in sorted(counts.items())}

@@ -17,12 +17,12 @@ from experiments.kinds.performability.phases import WHAT, Course, course
 from experiments.kinds.performability.section import PerformabilitySection
 from experiments.record.metrics.frames import arm_names, prepared
 from experiments.record.metrics.performability import Ideal
-from experiments.record.records import ARBITERS, REQUESTS, read_table
+from experiments.record.records import ARBITERS
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One block: its arm, its fault, the requests that count, and what became of it."""
+class MeasuredBlock:
+    """One block: its arm, its fault, its measured requests, and its course."""
 
     block: int
     pair: int
@@ -36,20 +36,19 @@ class Measured:
         return between(self.requests, *self.course.spans.get(phase, (0.0, 0.0)))
 
     def lasted_s(self, phase: str) -> float:
-        """Return the duration of a phase."""
         start_s, end_s = self.course.spans.get(phase, (0.0, 0.0))
         return end_s - start_s
 
 
 @dataclass(frozen=True)
 class Run:
-    """All blocks of a run, and what they are measured against."""
+    """All blocks of a run, with the settings and the ideal for their analysis."""
 
     arms: list[str]
     faults: list[JsonObject]
     section: PerformabilitySection
     nodes: dict[str, int]  # of each tier
-    blocks: list[Measured]
+    blocks: list[MeasuredBlock]
     ideal: Ideal
 
 
@@ -57,54 +56,58 @@ def read_run(folder: Path, manifest: Mapping[str, Any]) -> Run:
     """Return the blocks of a run's folder; those whose fault was not injected are left out."""
     spec = manifest["spec"]
     section = PerformabilitySection.model_validate(spec.get("performability") or {})
-    frame = prepared(read_table(folder / "requests.parquet", REQUESTS), time_out_of(manifest))
+    frame = prepared(pl.read_parquet(folder / "requests.parquet"), time_out_of(manifest))
     file = folder / "arbiters.parquet"
-    arbiters = read_table(file, ARBITERS) if file.is_file() else pl.DataFrame(schema=ARBITERS)
+    arbiters = pl.read_parquet(file) if file.is_file() else pl.DataFrame(schema=ARBITERS)
     events = without_discarded(read_events(folder / "events.jsonl"))
-    found = windows(events, run_end_s(frame, events, manifest))
-    lasted: dict[int | None, list[Window]] = {}
-    for one in of_kind(found, "fault"):
-        lasted.setdefault(one.repeat, []).append(one)
-    loaded = {one.repeat: one for one in of_kind(found, "arm")}
-    resets = {one.repeat: (one.start_s, one.end_s) for one in of_kind(found, WHAT)}
-    counted = measured(frame)
+    run_windows = windows(events, run_end_s(frame, events, manifest))
+    fault_windows: dict[int | None, list[Window]] = {}
+    for window in of_kind(run_windows, "fault"):
+        fault_windows.setdefault(window.repeat, []).append(window)
+    arm_windows = {window.repeat: window for window in of_kind(run_windows, "arm")}
+    resets = {
+        window.repeat: (window.start_s, window.end_s) for window in of_kind(run_windows, WHAT)
+    }
+    requests = measured(frame)
     blocks = [
-        _measured(
-            counted.filter(repeat=block),
+        _measured_block(
+            requests.filter(repeat=block),
             block,
-            lasted[block],
-            loaded,
+            fault_windows[block],
+            arm_windows,
             arbiters,
             section,
             spec,
             resets.get(block),
         )
-        for block in sorted(counted["repeat"].unique().to_list())
-        if block in lasted
+        for block in sorted(requests["repeat"].unique().to_list())
+        if block in fault_windows
     ]
     arms = [str(arm) for arm in arm_names(frame, manifest)]
     nodes = {name: int(tier["nodes"]) for name, tier in spec["fleet"]["tiers"].items()}
     return Run(arms, spec["faults"], section, nodes, blocks, _ideal(blocks, arms))
 
 
-def _measured(
+def _measured_block(
     requests: pl.DataFrame,
     block: int,
     fault: Sequence[Window],
-    loaded: Mapping[int | None, Window],
+    arm_windows: Mapping[int | None, Window],
     arbiters: pl.DataFrame,
     section: PerformabilitySection,
     spec: Mapping[str, Any],
     reset: tuple[float, float] | None,
-) -> Measured:
+) -> MeasuredBlock:
     begin_s = float(requests["intended_s"].min())  # type: ignore[arg-type]
-    end_s = loaded[block].end_s if block in loaded else float(requests["intended_s"].max())  # type: ignore[arg-type]
-    struck = arbiters.filter(pl.col("server").is_in([one.machine for one in fault]))
-    start_s, stop_s = min(one.start_s for one in fault), max(one.end_s for one in fault)
-    asked_s = spec["phases"]["warm_up"] + spec["faults"][block % len(spec["faults"])]["at_s"]
-    if block in loaded:  # a machine's fault is told of once the platform has carried it out
-        start_s = min(start_s, loaded[block].start_s + asked_s)
-    return Measured(
+    end_s = float(requests["intended_s"].max())  # type: ignore[arg-type]
+    if block in arm_windows:
+        end_s = arm_windows[block].end_s
+    struck = arbiters.filter(pl.col("server").is_in([window.machine for window in fault]))
+    start_s, stop_s = min(window.start_s for window in fault), max(window.end_s for window in fault)
+    planned_s = spec["phases"]["warm_up"] + spec["faults"][block % len(spec["faults"])]["at_s"]
+    if block in arm_windows:  # a machine's fault has its event after the platform carried it out
+        start_s = min(start_s, arm_windows[block].start_s + planned_s)
+    return MeasuredBlock(
         block=block,
         pair=int(requests["pair"][0]),
         arm=str(requests["arm"][0]),
@@ -114,20 +117,21 @@ def _measured(
     )
 
 
-def _ideal(blocks: Sequence[Measured], arms: Sequence[str]) -> Ideal:
-    """Return the best-case mean latency: of the arm that is quickest before its faults."""
+def _ideal(blocks: Sequence[MeasuredBlock], arms: Sequence[str]) -> Ideal:
+    """Return the best-case mean latency, that of the arm that is quickest before its faults."""
     means = {}
     for arm in arms:
-        before = [one.within("before") for one in blocks if one.arm == arm]
-        ok = pl.concat(before).filter(pl.col("outcome") == OK) if before else pl.DataFrame()
-        if ok.height:
-            means[arm] = float(ok["latency_ms"].to_numpy().mean()), ok.height
+        before = [block.within("before") for block in blocks if block.arm == arm]
+        answered = pl.concat(before).filter(pl.col("outcome") == OK) if before else pl.DataFrame()
+        if answered.height:
+            means[arm] = float(answered["latency_ms"].to_numpy().mean()), answered.height
     if not means:
         return Ideal(None, "no request was answered before a fault")
     best = min(means, key=lambda arm: means[arm][0])
-    return Ideal(means[best][0], f"{means[best][1]} requests of {best} before its faults")
+    mean_ms, requests = means[best]
+    return Ideal(mean_ms, f"{requests:,} requests of {best} before its faults")
 
 
 def between(requests: pl.DataFrame, start_s: float, end_s: float) -> pl.DataFrame:
-    """Requests that were to be sent in [start_s, end_s)."""
+    """Return the requests that were due in [start_s, end_s)."""
     return requests.filter(pl.col("intended_s").is_between(start_s, end_s, closed="left"))

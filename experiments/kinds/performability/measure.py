@@ -15,25 +15,25 @@ from experiments.testbed.testbed import Testbed
 
 
 def measure(testbed: Testbed, section: PerformabilitySection) -> None:
-    """Every fault of the design in every block of its order."""
+    """Run every fault of the design in every block of its order."""
     experiment, say = testbed.design.experiment, testbed.narrator
     runner = blocks_on(testbed)
     filler = Filler(testbed, section.fill) if section.fill else None
     with say.step("Measuring each fault alone"):
         runner.settle(say)
         for block, fault in fault_blocks(experiment):
-            asked = experiment.model_copy(update={"faults": (experiment.faults[fault],)})
-            say.detail(asked.faults[0].kind)
+            one_fault = experiment.model_copy(update={"faults": (experiment.faults[fault],)})
+            say.detail(one_fault.faults[0].kind)
             if filler is not None:
                 filler.fill(block)
-            with closing(Attendant(testbed, section, asked.faults[0], block)) as attendant:
-                runner.run(block, say, asked, attendant)
+            with closing(Attendant(testbed, section, one_fault.faults[0], block)) as attendant:
+                runner.run(block, say, one_fault, attendant)
             time.sleep(section.rest_s)
 
 
 def fault_blocks(experiment: Experiment) -> list[tuple[Block, int]]:
-    """Blocks and the index of each one's fault: block k has fault k modulo their number, and arms
-    of a pair meet the same arrivals at the same fault."""
+    """Return the blocks, each with the index of its fault: block k has fault k modulo the number of
+    faults, and the arms of a pair meet the same arrivals at the same fault."""
     count = len(experiment.faults)
     return [
         (

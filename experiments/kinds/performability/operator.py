@@ -1,9 +1,9 @@
 """The operator of a block: restarts the faulty tier if it does not recover by itself.
 
 A version that cannot admit a repaired node needs that (Broadwell 2004, section 4.2). The operator
-sees only what users see: `wait_s` after the fault's end the requests of the last LOOK_S seconds are
-compared with those before the fault. If a share of `lost_share` more of them has no good answer
-within LATE_S, all services of the tier are restarted at once.
+sees only what users see: `wait_s` after the fault's end, the requests of the last LOOK_S seconds
+are compared with those before the fault. If the share without a good answer within LATE_S is
+higher by more than `lost_share`, all services of the tier are restarted at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LATE_S = 1.0  # a younger request may still be answered well
 
 
 class Attendant:
-    """Follows one block as `BlockRun.run` lets it; `close` waits for what it began."""
+    """Follows one block; `BlockRun.run` calls it. `close` waits for a restart that it began."""
 
     def __init__(
         self, testbed: Testbed, section: PerformabilitySection, fault: Fault, block: Block
@@ -35,24 +35,24 @@ class Attendant:
         self._testbed, self._section, self._fault, self._block = testbed, section, fault, block
         self._good: set[int] = set()
         self._restart: Thread | None = None
-        self._looked = section.operator is None
+        self._has_looked = section.operator is None
 
     def __call__(self, plan: LoadPlan, now_s: float, records: Sequence[RequestRecord]) -> None:
-        """Note the good answers, and look once when it is time."""
-        self._good.update(one["index"] for one in records if _is_good(one))
+        """Note the good answers, and look once, `wait_s` after the fault's end."""
+        self._good.update(record["index"] for record in records if _is_good(record))
         operator, fault = self._section.operator, self._fault
-        if self._looked or operator is None or fault.for_s is None:
+        if self._has_looked or operator is None or fault.for_s is None:
             return
         warm_up_s = self._testbed.design.experiment.phases.warm_up
         began_s = warm_up_s + fault.at_s
         if now_s < began_s + fault.for_s + operator.wait_s:
             return
-        self._looked = True
+        self._has_looked = True
         before = good_share(plan, self._good, warm_up_s, began_s)
         now = good_share(plan, self._good, now_s - LOOK_S, now_s - LATE_S)
         if before - now > self._section.lost_share:
-            why = f"{now:.0%} answered well, {before:.0%} before the fault"
-            self._restart = Thread(target=self._act, args=(why,), name="operator")
+            reason = f"{now:.0%} answered well, {before:.0%} before the fault"
+            self._restart = Thread(target=self._act, args=(reason,), name="operator")
             self._restart.start()
 
     def close(self) -> None:
@@ -60,11 +60,11 @@ class Attendant:
         if self._restart is not None:
             self._restart.join()
 
-    def _act(self, why: str) -> None:
+    def _act(self, reason: str) -> None:
         testbed = self._testbed
         identity = f"operator-{self._block.repeat}"
         try:
-            self._note("start", identity, why)
+            self._note("start", identity, reason)
             select = self._fault.select.model_dump()
             for tier in tiers_of(select, testbed.design.fleet.tiers):
                 restart_tier(testbed.design, testbed.fleet, tier)
@@ -86,7 +86,7 @@ def _is_good(record: RequestRecord) -> bool:
 
 def good_share(plan: LoadPlan, good: set[int], start_s: float, end_s: float) -> float:
     """Return the share of good answers among requests that were due in [start_s, end_s) of the
-    block; of no requests, all.
+    block; 1.0 without requests.
     """
     due = [
         plan.index_of(position)

@@ -24,83 +24,91 @@ from experiments.kinds.performability.section import fault_name
 from experiments.report.text import percent
 from optimizer.reproduce.published import Claim, published
 
-NAME = "performability"  # of its data
-_GOODPUT_OFF = 0.1  # how far a share that is read off a curve may be off
+NAME = "performability"  # of the report's data
+_GOODPUT_OFF = 0.1  # tolerance of a share that is read off a curve
 _PERIODS_MIN = 10
-_MIRRORS = -0.5  # a rank correlation that is called one
+_MIRRORS = -0.5  # highest rank correlation that counts as mirroring
 
 Faults = Sequence[Mapping[str, Any]]
 
 
 def compare_with_paper(run: Run, faults: Faults) -> dict[str, object] | None:
-    """Return the report's Table 2 by fault and arm, and its statements; None if no arm is of it."""
+    """Return the report's Table 2 by fault and arm, and its statements; None if no arm has a
+    version of the report.
+    """
     versions = run.section.versions
     if not versions:
         return None
-    said = published(NAME)
+    report = published(NAME)
     printed = {
         fault["name"]: {
-            "fault_s": one["fault_s"],
-            "failure_s": {arm: one["failure_s"][version] for arm, version in versions.items()},
+            "fault_s": entry["fault_s"],
+            "failure_s": {arm: entry["failure_s"][version] for arm, version in versions.items()},
         }
         for fault in faults
-        if (one := said["faults"].get(fault["kind"]))
+        if (entry := report["faults"].get(fault["kind"]))
     }
-    known = [fault for fault in faults if _is_known(fault["arms"], versions)]
+    complete_faults = [fault for fault in faults if _failed_everywhere(fault["arms"], versions)]
     claims = [
-        *_goodput(said, versions, known),
-        *_restarts(said, versions, known),
-        *_severity(versions, known),
-        *_latencies(run, versions, known),
-        *fewer_demerits(said, versions, known),
+        *_goodput(report, versions, complete_faults),
+        *_restarts(report, versions, complete_faults),
+        *_severity(versions, complete_faults),
+        *_latencies(run, versions, complete_faults),
+        *fewer_demerits(report, versions, complete_faults),
         *_mirrors(run, versions),
     ]
-    return {"source": said["source"], "table_2": printed, "claims": [asdict(c) for c in claims]}
+    return {"source": report["source"], "table_2": printed, "claims": [asdict(c) for c in claims]}
 
 
-def _is_known(arms: Mapping[str, Any], versions: Mapping[str, str]) -> bool:
-    """True if all of them failed under it; a run that was cut short has less."""
+def _failed_everywhere(arms: Mapping[str, Any], versions: Mapping[str, str]) -> bool:
+    """Tell whether every arm has requests during the failure; a run that was cut short may not."""
     return all(arm in arms and arms[arm]["failure"]["requests"] for arm in versions)
 
 
 def _goodput(
-    said: Mapping[str, Any], versions: Mapping[str, str], faults: Faults
+    report: Mapping[str, Any], versions: Mapping[str, str], faults: Faults
 ) -> Iterator[Claim]:
     for fault in faults:
-        printed = said["goodput_while_it_lasts"].get(fault["kind"])
+        printed = report["goodput_while_it_lasts"].get(fault["kind"])
         for arm, version in versions.items() if printed else ():
             phases = fault["arms"][arm]["phases"]
-            found = (phases.get("degraded") or phases["fault"])["goodput"]
+            goodput = (phases.get("degraded") or phases["fault"])["goodput"]
             yield Claim(
                 printed["place"], f"{fault['name']}, {arm}: requests answered well while it lasts",
-                percent(printed[version]), percent(found),
-                abs(found - printed[version]) <= _GOODPUT_OFF,
+                percent(printed[version]), percent(goodput),
+                abs(goodput - printed[version]) <= _GOODPUT_OFF,
             )  # fmt: skip
 
 
 def _restarts(
-    said: Mapping[str, Any], versions: Mapping[str, str], faults: Faults
+    report: Mapping[str, Any], versions: Mapping[str, str], faults: Faults
 ) -> Iterator[Claim]:
     for fault in faults:
-        printed = said["faults"].get(fault["kind"])
+        printed = report["faults"].get(fault["kind"])
         if printed is None:
             continue
         needed = {arm: version in printed["restart"] for arm, version in versions.items()}
-        found = {arm: fault["arms"][arm] for arm in versions}
+        arms = {arm: fault["arms"][arm] for arm in versions}
         yield Claim(
             "4.2, Table 2", f"{fault['name']}: all are restarted to recover",
             ", ".join(f"{arm} {'yes' if is_so else 'no'}" for arm, is_so in needed.items()),
-            ", ".join(f"{arm} {one['reset']} of {one['repeats']}" for arm, one in found.items()),
-            all(one["reset"] == one["repeats"] * needed[arm] for arm, one in found.items()),
+            ", ".join(
+                f"{arm} {figures['reset']} of {figures['repeats']}" for arm, figures in arms.items()
+            ),
+            all(
+                figures["reset"] == figures["repeats"] * needed[arm]
+                for arm, figures in arms.items()
+            ),
         )  # fmt: skip
 
 
 def _severity(versions: Mapping[str, str], faults: Faults) -> Iterator[Claim]:
-    of_kind = {fault["kind"]: fault["arms"] for fault in faults}
+    arms_by_kind = {fault["kind"]: fault["arms"] for fault in faults}
     arm = next(iter(versions))
-    if {"net.link_down", "process.crash"} <= set(of_kind):
+    if {"net.link_down", "process.crash"} <= set(arms_by_kind):
         link, crash = (
-            of_kind[kind][arm]["failure"]["goodput"] for kind in ("net.link_down", "process.crash")
+            arms_by_kind[kind][arm]["failure"]["goodput"]
+            for kind in ("net.link_down", "process.crash")
         )
         yield Claim(
             "5.2, Fig. 15", f"{arm}: a link down is worse than a process's crash",
@@ -112,61 +120,63 @@ def _latencies(run: Run, versions: Mapping[str, str], faults: Faults) -> Iterato
     ideal_ms = run.ideal.latency_ms
     if ideal_ms is None or not faults:
         return
-    late, skewed, found = 0, 0, [(fault, arm) for fault in faults for arm in versions]
-    for fault, arm in found:
+    late, skewed, cases = 0, 0, [(fault, arm) for fault in faults for arm in versions]
+    for fault, arm in cases:
         waited_ms = _waited_ms(run, fault["name"], arm)
         mean_ms = float(waited_ms.mean())
         late += ideal_ms / mean_ms < fault["arms"][arm]["failure"]["goodput"]
         skewed += (percentile(np.sort(waited_ms), 0.5) or 0.0) < mean_ms
     yield Claim(
         "5.3, Fig. 16", "punctuality is lower than goodput", "in all",
-        f"in {late} of {len(found)}", late == len(found),
+        f"in {late} of {len(cases)}", late == len(cases),
     )  # fmt: skip
     yield Claim(
         "5.4, Fig. 17", "the median latency is below the mean", "in most",
-        f"in {skewed} of {len(found)}", 2 * skewed > len(found),
+        f"in {skewed} of {len(cases)}", 2 * skewed > len(cases),
     )  # fmt: skip
 
 
 def _waited_ms(run: Run, name: str, arm: str) -> Any:
-    """Time [ms] that each request took while the failure lasted."""
+    """Return the time [ms] that each request took while the failure lasted."""
     blocks = [
-        one for one in run.blocks if one.arm == arm and fault_name(run.faults[one.fault]) == name
+        block
+        for block in run.blocks
+        if block.arm == arm and fault_name(run.faults[block.fault]) == name
     ]
-    rows = pl.concat([between(one.requests, *one.course.failure) for one in blocks])
+    rows = pl.concat([between(block.requests, *block.course.failure) for block in blocks])
     return rows["waited_ms"].to_numpy()
 
 
 def fewer_demerits(
-    said: Mapping[str, Any], versions: Mapping[str, str], faults: Faults
+    report: Mapping[str, Any], versions: Mapping[str, str], faults: Faults
 ) -> Iterator[Claim]:
     arms = {version: arm for arm, version in versions.items()}
-    if set(said["versions"]) != set(arms) or not faults:
+    if set(report["versions"]) != set(arms) or not faults:
         return
-    perf, ha = (arms[version] for version in said["versions"])
-    fewer = sum(
+    perf, ha = (arms[version] for version in report["versions"])
+    fewer_count = sum(
         fault["arms"][ha]["cost"]["demerits"]["median"]
         < fault["arms"][perf]["cost"]["demerits"]["median"]
         for fault in faults
     )
     yield Claim(
         "6.1.1, Fig. 19", f"{ha} has fewer demerits than {perf}", "in nearly every comparison",
-        f"in {fewer} of {len(faults)}", fewer >= max(1, len(faults) - 1),
+        f"in {fewer_count} of {len(faults)}", fewer_count >= max(1, len(faults) - 1),
     )  # fmt: skip
 
 
 def _mirrors(run: Run, versions: Mapping[str, str]) -> Iterator[Claim]:
-    """Rank correlation, period by period, over all failures."""
+    """Yield the rank correlation of latency and throughput over the periods of all failures."""
     period_s = run.section.period_s
     for arm in versions:
-        found = [
-            periods(between(one.requests, *one.course.failure), one.course.start_s, period_s)
-            for one in run.blocks
-            if one.arm == arm
+        arm_periods = [
+            periods(between(block.requests, *block.course.failure), block.course.start_s, period_s)
+            for block in run.blocks
+            if block.arm == arm
         ]
-        if sum(frame.height for frame in found) < _PERIODS_MIN:
+        if sum(frame.height for frame in arm_periods) < _PERIODS_MIN:
             continue
-        rows = pl.concat(found)
+        rows = pl.concat(arm_periods)
         share = (rows["ok"] / rows["requests"]).to_numpy()
         rho = float(stats.spearmanr(share, rows["mean_ms"].to_numpy()).statistic)
         yield Claim(

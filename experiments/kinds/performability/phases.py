@@ -1,4 +1,4 @@
-"""One block with one fault, told apart: before, fault, degraded, recovery, after.
+"""Phases of a block with one fault: before, fault, degraded, recovery, reset, after.
 
 | phase | from | to |
 |---|---|---|
@@ -9,13 +9,13 @@
 | reset | the operator's restart (operator.py) | when all serve again and the failure is over |
 | after | the end of all that | the end of the block |
 
-The **failure** is what users meet, and its duration differs from the fault's (Broadwell 2004, Table
-2). It lasts from the fault to the end of the last failed period. A period is failed if its mean
-latency is above `slow_factor` times that of the worst period before the fault, and above
-`unfelt_ms`, or if its share of good answers is `lost_share` below that of the worst one. Requests
-from before the fault that were not answered before it count for neither. A failed request enters
-the mean with its duration, because the share judges it. A failed period more than CALM_PERIODS
-after fault, restart and failure is a separate spike.
+The **failure** is the time in which users are affected; its duration differs from the fault's
+(Broadwell 2004, Table 2). It lasts from the fault to the end of the last failed period. A period is
+failed if its mean latency is above `slow_factor` times that of the worst period before the fault,
+and above `unfelt_ms`, or if its share of good answers is `lost_share` below that of the worst one.
+Requests from before the fault that were not answered before it count neither before nor after. A
+failed request enters the mean with its duration, because the share judges it. A failed period more
+than CALM_PERIODS after fault, restart and failure is a separate spike.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class Course:
 
     start_s: float  # the fault
     end_s: float
-    spans: dict[str, tuple[float, float]]  # by phase; those that did not come are missing
+    spans: dict[str, tuple[float, float]]  # by phase, without phases that did not occur
     detected_s: float | None  # after the fault's begin
     reset_s: float | None  # after the fault's begin, where an operator restarted the tier
     failure_s: float
-    recovered: bool  # before the block's end; else the failure lasted at least so long
+    recovered: bool  # before the block's end; if not, failure_s is a lower bound
 
     @property
     def failure(self) -> tuple[float, float]:
-        """Fault and failure, whichever ends later: what versions are compared by."""
+        """Begin and end of fault and failure, whichever ends later; versions are compared by it."""
         return self.start_s, max(self.end_s, self.start_s + self.failure_s)
 
 
@@ -61,17 +61,17 @@ def course(
 ) -> Course:
     """Return the phases of a block.
 
-    Parameters: requests of the block, prepared; window, from when to when the fault lasted;
-    block, from when to when it was measured; struck, the arbiter's rows of the struck machine
-    (`time_s`, `alive`), none where no arbiter knows it; reset, from the operator's restart until
-    all served.
+    Parameters: requests of the block, prepared; window, begin and end of the fault [s]; block,
+    begin and end of its measured part [s]; struck, the arbiter's rows of the struck machine
+    (`time_s`, `alive`), none where no arbiter knows it; reset, begin of the operator's restart
+    and the time when all served [s].
     """
     start_s, end_s = window
     over_s = end_s if reset is None else max(end_s, reset[1])
     untouched = requests.filter(pl.col("done_s") < start_s)
     before = periods(untouched, start_s, section.period_s)
-    found = periods(requests.filter(pl.col("intended_s") >= start_s), start_s, section.period_s)
-    failure_s = _failure_s(before, found, over_s - start_s, section)
+    after = periods(requests.filter(pl.col("intended_s") >= start_s), start_s, section.period_s)
+    failure_s = _failure_s(before, after, over_s - start_s, section)
     detected_s = _given_up_s(struck, window)
     failed_until_s = start_s + failure_s
     recovered = failed_until_s < block[1] - section.period_s
@@ -86,17 +86,17 @@ def course(
         "reset": (reset_at_s, until_s),
         "after": (until_s, block[1]),
     }
-    there = {name: span for name, span in spans.items() if span[1] > span[0]}
+    occurring = {name: span for name, span in spans.items() if span[1] > span[0]}
     reset_s = None if reset is None else reset[0] - start_s
-    return Course(start_s, end_s, there, detected_s, reset_s, failure_s, recovered)
+    return Course(start_s, end_s, occurring, detected_s, reset_s, failure_s, recovered)
 
 
 def periods(requests: pl.DataFrame, start_s: float, period_s: float) -> pl.DataFrame:
-    """Requests by logging period: `period` (0 begins with the fault), requests, ok, mean_ms of what
-    they took, and the list of their outcomes, ascending. Whole periods or parts."""
-    at = ((pl.col("intended_s") - start_s) / period_s).floor().cast(pl.Int64)
+    """Group requests by logging period: `period` (0 begins with the fault), requests, ok, mean_ms
+    of their time, and the list of their outcomes, ascending. A period may be incomplete."""
+    period = ((pl.col("intended_s") - start_s) / period_s).floor().cast(pl.Int64)
     return (
-        requests.group_by(at.alias("period"))
+        requests.group_by(period.alias("period"))
         .agg(
             pl.len().alias("requests"),
             (pl.col("outcome") == OK).sum().alias("ok"),
@@ -108,7 +108,7 @@ def periods(requests: pl.DataFrame, start_s: float, period_s: float) -> pl.DataF
 
 
 def _failure_s(
-    before: pl.DataFrame, found: pl.DataFrame, disturbed_s: float, section: PerformabilitySection
+    before: pl.DataFrame, after: pl.DataFrame, disturbed_s: float, section: PerformabilitySection
 ) -> float:
     if before.height == 0:
         return 0.0
@@ -116,16 +116,17 @@ def _failure_s(
     worst_ms = float(before["mean_ms"].max() or 0.0)  # type: ignore[arg-type]
     worst_share = float((before["ok"] / before["requests"]).min() or 0.0)  # type: ignore[arg-type]
     slow_ms = max(section.unfelt_ms, section.slow_factor * worst_ms)
-    bad = found.filter((pl.col("mean_ms") > slow_ms) | (share < worst_share - section.lost_share))[
-        "period"
-    ].to_list()
+    failed_periods = after.filter(
+        (pl.col("mean_ms") > slow_ms) | (share < worst_share - section.lost_share)
+    )["period"].to_list()
     fault_periods = math.ceil(disturbed_s / section.period_s)
-    last = None
-    for period in bad:
-        if period - max(fault_periods - 1, -1 if last is None else last) > CALM_PERIODS:
+    last_period = None
+    for period in failed_periods:
+        calm_from = max(fault_periods - 1, -1 if last_period is None else last_period)
+        if period - calm_from > CALM_PERIODS:
             break
-        last = period
-    return 0.0 if last is None else (last + 1) * section.period_s
+        last_period = period
+    return 0.0 if last_period is None else (last_period + 1) * section.period_s
 
 
 def _given_up_s(struck: pl.DataFrame, window: tuple[float, float]) -> float | None:

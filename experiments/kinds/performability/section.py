@@ -1,4 +1,4 @@
-"""`[performability]`: how a failure is told, how often faults come, and what a year may hold."""
+"""`[performability]`: the rule for a failure, the rates of faults, and the limits of a year."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from experiments.design.fleet import TierName
 from experiments.design.injections import selected
 from optimizer.reproduce.published import published
 
-LOOK_S = 3.0  # what an operator judges by: requests of so long before
-FILLED_PER_S = 1000.0  # about, for how long a run takes
-PERIODS_MIN = 8  # before the fault, and after it: what is normal is told by them
+LOOK_S = 3.0  # an operator judges by the requests of the last LOOK_S seconds
+FILLED_PER_S = 1000.0  # rough speed of a fill, for the expected length of a run
+PERIODS_MIN = 8  # before the fault and after it; they show the normal service
 
 
 class FaultRate(Strict):
@@ -92,15 +92,15 @@ class PerformabilitySection(Strict):
     """Limits for a year of faults."""
 
     def check(self, design: Design) -> None:
-        """Raises InputError where phases cannot be told apart."""
+        """Raises InputError if phases cannot be told apart."""
         experiment = design.experiment
         names = [fault_name(fault.model_dump()) for fault in experiment.faults]
         unknown = set(self.rates) - {fault.kind for fault in experiment.faults}
-        strange = {*self.versions} - {*experiment.arms}
-        strange |= {*self.versions.values()} - {*published("performability")["versions"]}
+        unknown_versions = {*self.versions} - {*experiment.arms}
+        unknown_versions |= {*self.versions.values()} - {*published("performability")["versions"]}
         least_s = PERIODS_MIN * self.period_s
-        filled = design.fleet.tiers.get(self.fill.tier) if self.fill else None
-        protocol = design.roles[filled.role].protocol if filled else "none"
+        filled_tier = design.fleet.tiers.get(self.fill.tier) if self.fill else None
+        protocol = design.roles[filled_tier.role].protocol if filled_tier else "none"
         checks: Iterable[Check] = (
             ("faults", not names, "at least one fault", "none"),
             ("faults", len(set(names)) < len(names), "each fault once", ", ".join(names)),
@@ -108,8 +108,8 @@ class PerformabilitySection(Strict):
              experiment.interference.pattern),
             ("performability.rates", bool(unknown), "rates of the design's faults",
              ", ".join(sorted(unknown))),
-            ("performability.versions", bool(strange), "arms, and versions that the report has",
-             ", ".join(sorted(strange))),
+            ("performability.versions", bool(unknown_versions),
+             "arms, and versions that the report has", ", ".join(sorted(unknown_versions))),
             ("performability.fill", self.fill is not None and protocol != "http",
              "an entry tier that is asked by HTTP", protocol),
             ("performability.fill", self.fill is not None and bool(experiment.load.operations),
@@ -120,21 +120,21 @@ class PerformabilitySection(Strict):
         design.refuse(checks)
         for index, fault in enumerate(experiment.faults):
             struck = selected(fault.select, design.fleet)
-            at = f"faults.{index}"
+            place = f"faults.{index}"
             if len(struck) != 1 and not fault.select.all:
                 got = ", ".join(struck) or "none"
-                raise design.error(f"{at}.select", "one machine, or all", got)
+                raise design.error(f"{place}.select", "one machine, or all", got)
             if fault.for_s is None:
-                raise design.error(f"{at}.sticky", "for_s", "sticky")
+                raise design.error(f"{place}.sticky", "for_s", "sticky")
             if fault.repeat is not None:
                 expected = "a fault that comes once in a block: a year counts its rate"
                 got = f"up to {fault.repeat.times_max} times"
-                raise design.error(f"{at}.repeat", expected, got)
+                raise design.error(f"{place}.repeat", expected, got)
             left_s = experiment.phases.measure - fault.at_s - fault.for_s
             left_s -= self.operator.wait_s if self.operator else 0.0
             if min(fault.at_s, left_s) < least_s:
                 raise design.error(
-                    at,
+                    place,
                     f"{PERIODS_MIN} periods of {self.period_s:g} s before and after it",
                     f"{fault.at_s:g} s before, {left_s:g} s after it, or after its operator",
                     "Move it, or make phases.measure longer.",
@@ -142,17 +142,17 @@ class PerformabilitySection(Strict):
 
     def restarts(self, design: Design) -> list[Disturbance]:
         """Restarts beside the design's faults, for `sparecraft check`."""
-        return [*self._for_a_fill(design), *self._by_an_operator(design)]
+        return [*self._fill_restarts(design), *self._operator_restarts(design)]
 
-    def _for_a_fill(self, design: Design) -> list[Disturbance]:
+    def _fill_restarts(self, design: Design) -> list[Disturbance]:
         if self.fill is None:
             return []
         names = design.fleet.nodes_of(self.fill.tier)
         commands = "the role's service is stopped and started, then asked"
-        asked = {"requests": self.fill.requests}
-        return [_restart("fill", asked, names, commands, "before each block")]
+        parameters = {"requests": self.fill.requests}
+        return [_restart_disturbance("fill", parameters, names, commands, "before each block")]
 
-    def _by_an_operator(self, design: Design) -> list[Disturbance]:
+    def _operator_restarts(self, design: Design) -> list[Disturbance]:
         if self.operator is None:
             return []
         tiers = {
@@ -163,15 +163,19 @@ class PerformabilitySection(Strict):
         names = [name for tier in sorted(tiers) for name in design.fleet.nodes_of(tier)]
         commands = "the role's service is stopped and started, on all of them at once"
         when = "once in a block where its fault is over and users are still failed"
-        return [_restart("operator", {"wait_s": self.operator.wait_s}, names, commands, when)]
+        return [
+            _restart_disturbance(
+                "operator", {"wait_s": self.operator.wait_s}, names, commands, when
+            )
+        ]
 
 
-def _restart(
-    what: str, parameters: JsonObject, names: Sequence[str], commands: str, when: str
+def _restart_disturbance(
+    subject: str, parameters: JsonObject, names: Sequence[str], commands: str, when: str
 ) -> Disturbance:
-    """Of all these machines at once."""
+    """Return the restart of all these machines at once, as `sparecraft check` shows it."""
     return {
-        "what": what,
+        "what": subject,
         "kind": "restart",
         "parameters": parameters,
         "at_s": None,
@@ -184,7 +188,7 @@ def _restart(
 
 
 def fault_name(fault: JsonObject) -> str:
-    """Return a fault as tables name it: "net.limp (factor 100) on store-2"."""
+    """Return a fault's name in tables: "net.limp (factor 100) on store-2"."""
     parameters = ", ".join(f"{key} {value}" for key, value in (fault["parameters"] or {}).items())
     select = fault["select"]
     if select.get("all"):
@@ -195,7 +199,7 @@ def fault_name(fault: JsonObject) -> str:
 
 
 def tiers_of(select: JsonObject, tiers: Iterable[str]) -> list[str]:
-    """Return the tiers that a fault strikes, of these: its machine's, or all of them."""
+    """Return the tiers that a fault strikes: its machine's, or all of `tiers`."""
     if select.get("all"):
         return list(tiers)
     return [str(select["tier"] or str(select["machine"]).rpartition("-")[0])]

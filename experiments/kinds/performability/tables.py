@@ -6,7 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.report.tables import Cell, Table, named
-from experiments.report.text import MISSING, counted, interval, milliseconds, number, percent
+from experiments.report.text import (
+    MISSING,
+    counted,
+    interval,
+    lasting,
+    milliseconds,
+    number,
+    percent,
+)
 
 _COSTS = {
     "lost": "requests not answered well",
@@ -17,7 +25,7 @@ _COMPARED = {"failure_s": "failure, s", **_COSTS}
 
 
 def seconds(spread: Mapping[str, Any] | None) -> str:
-    """ "3.0 s (2.5 to 4.0)": the median of the repeats, and their range where they differ."""
+    """Return the median of the repeats, and their range if they differ: "3.0 s (2.5 to 4.0)"."""
     if spread is None:
         return MISSING
     text = f"{spread['median']:.1f} s"
@@ -27,20 +35,18 @@ def seconds(spread: Mapping[str, Any] | None) -> str:
 
 
 def fills_table(fills: Sequence[Mapping[str, Any]]) -> Table | None:
-    """Return the warmth of blocks at their begin, by arm; None of a run whose tiers were not
-    filled.
-    """
+    """Return the warmth of blocks at their begin, by arm; None if no tier was filled."""
     if not fills:
         return None
-    sources = sorted({source for one in fills for source in one["sources"]})
+    sources = sorted({source for fill in fills for source in fill["sources"]})
     rows = []
-    for arm in dict.fromkeys(one["arm"] for one in fills):
-        own = [one for one in fills if one["arm"] == arm]
-        requests = f"{min(one['requests'] for one in own):,}"
-        shares = [[one["sources"].get(source, 0.0) for one in own] for source in sources]
+    for arm in dict.fromkeys(fill["arm"] for fill in fills):
+        arm_fills = [fill for fill in fills if fill["arm"] == arm]
+        requests = f"{min(fill['requests'] for fill in arm_fills):,}"
+        shares = [[fill["sources"].get(source, 0.0) for fill in arm_fills] for source in sources]
         rows.append((
-            named(arm), Cell(str(len(own))), Cell(requests),
-            *(Cell(_range((min(one), max(one)), percent)) for one in shares),
+            named(arm), Cell(str(len(arm_fills))), Cell(requests),
+            *(Cell(_range((min(values), max(values)), percent)) for values in shares),
         ))  # fmt: skip
     head = ("arm", "blocks", "requests before each", *(f"from {source}" for source in sources))
     return Table("fills", "How warm blocks began: where replies came from", head, tuple(rows))
@@ -49,21 +55,21 @@ def fills_table(fills: Sequence[Mapping[str, Any]]) -> Table | None:
 def durations_table(
     faults: Sequence[Mapping[str, Any]], paper: Mapping[str, Any] | None = None
 ) -> Table:
-    """Return the duration of each fault and its failure; `paper` puts Broadwell's Table 2 below."""
+    """Return the duration of each fault and its failure; `paper` adds Broadwell's Table 2 below."""
     rows = []
     for fault in faults:
         printed = paper["table_2"].get(fault["name"]) if paper else None
-        for arm, one in fault["arms"].items():
-            lasted = seconds(one["failure_s"])
-            if one["recovered"] < one["repeats"]:
+        for arm, figures in fault["arms"].items():
+            lasted = seconds(figures["failure_s"])
+            if figures["recovered"] < figures["repeats"]:
                 lasted = f"at least {lasted}"
-            beyond_s = one["failure_s"]["median"] - one["fault_s"]["median"]
+            beyond_s = figures["failure_s"]["median"] - figures["fault_s"]["median"]
             theirs_s = printed["failure_s"].get(arm) if printed else None
             their_fault_s = printed["fault_s"] if printed and theirs_s is not None else None
             rows.append((
-                named(fault["name"]), named(arm), Cell(str(one["repeats"])),
-                Cell(seconds(one["fault_s"]), about=_printed(their_fault_s)),
-                Cell(_of_repeats(one, "detected")), Cell(_of_repeats(one, "reset")),
+                named(fault["name"]), named(arm), Cell(str(figures["repeats"])),
+                Cell(seconds(figures["fault_s"]), about=_printed(their_fault_s)),
+                Cell(_event_time(figures, "detected")), Cell(_event_time(figures, "reset")),
                 Cell(lasted, about=_printed(theirs_s)),
                 Cell(_more_s(beyond_s), about=_printed(theirs_s, their_fault_s)),
             ))  # fmt: skip
@@ -76,26 +82,26 @@ def durations_table(
 
 
 def _more_s(seconds_more: float) -> str:
-    """Return a difference with its sign; none of one that is rounded to nought."""
+    """Return a difference with its sign; a difference that rounds to zero has no sign."""
     return f"{seconds_more:+.1f} s" if abs(seconds_more) >= 0.05 else "0.0 s"
 
 
 def _printed(value_s: float | None, less_s: float | None = None) -> str:
-    """Return the report's content in this place; nothing where it has nothing."""
+    """Return the report's value of this cell; "" where it has none."""
     if value_s is None:
         return ""
     return f"report {value_s:g} s" if less_s is None else f"report {value_s - less_s:+g} s"
 
 
 def paper_table(paper: Mapping[str, Any]) -> Table:
-    """Return the report's text on its figures, and ours."""
+    """Return the report's statements on its figures, beside this run's."""
     rows = [
         (
             named(claim["place"]),
             named(claim["subject"]),
             named(claim["paper"]),
             named(claim["ours"]),
-            _agrees(claim["matches"]),
+            _answer(claim["matches"]),
         )
         for claim in paper["claims"]
     ]
@@ -103,15 +109,14 @@ def paper_table(paper: Mapping[str, Any]) -> Table:
     return Table("paper", "What the report says of its figures", head, tuple(rows))
 
 
-def _agrees(matches: bool) -> Cell:
-    return Cell("yes" if matches else "no", numeric=False, mood="good" if matches else "bad")
+def _answer(is_good: bool) -> Cell:
+    return Cell("yes" if is_good else "no", numeric=False, mood="good" if is_good else "bad")
 
 
-def _of_repeats(one: Mapping[str, Any], what: str) -> str:
-    """Return the time of an event, with the number of repeats if it was not in all."""
-    times = one.get(what, 0)  # older runs had no operator
-    text = seconds(one.get(f"{what}_s"))
-    return f"{text}, {times} of {one['repeats']}" if 0 < times < one["repeats"] else text
+def _event_time(figures: Mapping[str, Any], event: str) -> str:
+    """Return the time of an event, with the number of repeats that had it if not all did."""
+    times, text = figures[event], seconds(figures[f"{event}_s"])
+    return f"{text}, {times} of {figures['repeats']}" if 0 < times < figures["repeats"] else text
 
 
 def costs_table(faults: Sequence[Mapping[str, Any]]) -> Table:
@@ -120,10 +125,10 @@ def costs_table(faults: Sequence[Mapping[str, Any]]) -> Table:
         (
             named(fault["name"]),
             named(arm),
-            *(Cell(_spread_words(one["cost"][name])) for name in _COSTS),
+            *(Cell(_spread_words(figures["cost"][name])) for name in _COSTS),
         )
         for fault in faults
-        for arm, one in fault["arms"].items()
+        for arm, figures in fault["arms"].items()
     ]
     head = ("fault", "arm", *_COSTS.values())
     caption = "What one fault cost its users: median, and range over repeats"
@@ -135,9 +140,12 @@ def _spread_words(spread: Mapping[str, Any]) -> str:
     return text if low == high else f"{text} ({low} to {high})"
 
 
-def waited_s(got: Mapping[str, Any]) -> float:
-    """Time [s] of all requests together; of a run before December 2026, from its mean latency."""
-    return float(got["requests"] * (got.get("waited_ms_mean", got["mean_ms"]) or 0.0) / 1000.0)
+def waited_s(metrics: Mapping[str, Any]) -> float:
+    """Return the time [s] of all requests together; runs before December 2026 have it from their
+    mean latency."""
+    return float(
+        metrics["requests"] * (metrics.get("waited_ms_mean", metrics["mean_ms"]) or 0.0) / 1000.0
+    )
 
 
 def failures_table(faults: Sequence[Mapping[str, Any]]) -> Table:
@@ -146,16 +154,17 @@ def failures_table(faults: Sequence[Mapping[str, Any]]) -> Table:
     """
     rows = []
     for fault in faults:
-        for arm, one in fault["arms"].items():
-            got = one["failure"]
+        for arm, figures in fault["arms"].items():
+            metrics = figures["failure"]
             rows.append((
-                named(fault["name"]), named(arm), Cell(number(got["requests"])),
-                Cell(number(got["ok"])), Cell(number(waited_s(got))),
-                Cell(percent(got["goodput"])), Cell(number(got["punctuality"])),
-                Cell(milliseconds(got["mean_ms"])), Cell(milliseconds(got["trimmed_mean_ms"])),
-                Cell(milliseconds(got["sd_ms"])),
-                Cell(milliseconds(got["p95_ms"]), "p95" in got["insufficient"]),
-                Cell(number(got["demerits_per_request"])),
+                named(fault["name"]), named(arm), Cell(number(metrics["requests"])),
+                Cell(number(metrics["ok"])), Cell(number(waited_s(metrics))),
+                Cell(percent(metrics["goodput"])), Cell(number(metrics["punctuality"])),
+                Cell(milliseconds(metrics["mean_ms"])),
+                Cell(milliseconds(metrics["trimmed_mean_ms"])),
+                Cell(milliseconds(metrics["sd_ms"])),
+                Cell(milliseconds(metrics["p95_ms"]), "p95" in metrics["insufficient"]),
+                Cell(number(metrics["demerits_per_request"])),
             ))  # fmt: skip
     head = ("fault", "arm", "requests", "answered well", "waited in all, s", "goodput",
             "punctuality", "mean", "trimmed mean", "standard deviation", "p95",
@@ -164,51 +173,49 @@ def failures_table(faults: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def comparison_table(faults: Sequence[Mapping[str, Any]], first: str) -> Table | None:
-    """Return each arm against the first, pair by pair."""
     rows = []
     for fault in faults:
-        for arm, found in fault["comparison"].items():
-            for key, one in found.items():
+        for arm, comparison in fault["comparison"].items():
+            for key, difference in comparison.items():
                 rows.append((
                     named(fault["name"]), named(arm), named(_COMPARED[key]),
-                    Cell(signed(one["mean"])), Cell(_bounds(one)), _better(one),
+                    Cell(signed(difference["mean"])), Cell(_bounds(difference)),
+                    _better(difference),
                 ))  # fmt: skip
     head = ("fault", "arm", "of one fault", f"more than {first}", "95 %", "better?")
     caption = f"What one fault costs users, against {first}: paired differences over repeats"
     return Table("comparison", caption, head, tuple(rows)) if rows else None
 
 
-def over_all_table(found: Mapping[str, Any], first: str) -> Table | None:
-    """Return each arm against the first, over all faults."""
+def over_all_table(over_all: Mapping[str, Any], first: str) -> Table | None:
     rows = [
         (
             named(arm),
             named(_COMPARED[key]),
-            Cell(signed(one["median"])),
-            Cell(_bounds(one)),
-            Cell(number(one["p"])),
-            Cell(str(one["pairs"])),
-            _better({**one, "mean": one["median"]}),
+            Cell(signed(estimate["median"])),
+            Cell(_bounds(estimate)),
+            Cell(number(estimate["p"])),
+            Cell(str(estimate["pairs"])),
+            _better({**estimate, "mean": estimate["median"]}),
         )
-        for arm, by_name in found.items()
-        for key, one in by_name.items()
+        for arm, by_name in over_all.items()
+        for key, estimate in by_name.items()
     ]
     head = ("arm", "of a fault", f"more than {first}", "95 %", "p", "pairs", "better?")
     caption = f"Over all faults, against {first}: pseudomedian, Wilcoxon's signed-rank test"
     return Table("over-all", caption, head, tuple(rows)) if rows else None
 
 
-def _bounds(one: Mapping[str, Any]) -> str:
-    if one["low"] is None:
-        return f"insufficient, {counted(one['pairs'], 'pair')}"
-    return interval(one["low"], one["high"], signed)
+def _bounds(estimate: Mapping[str, Any]) -> str:
+    if estimate["low"] is None:
+        return f"insufficient, {counted(estimate['pairs'], 'pair')}"
+    return interval(estimate["low"], estimate["high"], signed)
 
 
-def _better(one: Mapping[str, Any]) -> Cell:
-    if one["low"] is None or one["low"] <= 0.0 <= one["high"]:
+def _better(estimate: Mapping[str, Any]) -> Cell:
+    if estimate["low"] is None or estimate["low"] <= 0.0 <= estimate["high"]:
         return Cell("not shown", numeric=False, mood="unknown")
-    good = one["mean"] < 0.0
-    return Cell("yes" if good else "no", numeric=False, mood="good" if good else "bad")
+    return _answer(estimate["mean"] < 0.0)
 
 
 def signed(value: float | None) -> str:
@@ -219,16 +226,16 @@ def signed(value: float | None) -> str:
 
 
 def phases_table(fault: Mapping[str, Any], identity: str) -> Table:
-    """One fault, phase by phase, on every arm."""
     rows = []
-    for arm, one in fault["arms"].items():
-        for phase, got in one["phases"].items():
+    for arm, figures in fault["arms"].items():
+        for phase, metrics in figures["phases"].items():
             rows.append((
-                named(phase), named(arm), Cell(f"{got['duration_s'] / one['repeats']:.1f} s"),
-                Cell(number(got["requests"])), Cell(percent(got["goodput"])),
-                Cell(number(got["punctuality"])), Cell(milliseconds(got["mean_ms"])),
-                Cell(milliseconds(got["p95_ms"]), "p95" in got["insufficient"]),
-                Cell(number(got["demerits_per_request"])),
+                named(phase), named(arm),
+                Cell(f"{metrics['duration_s'] / figures['repeats']:.1f} s"),
+                Cell(number(metrics["requests"])), Cell(percent(metrics["goodput"])),
+                Cell(number(metrics["punctuality"])), Cell(milliseconds(metrics["mean_ms"])),
+                Cell(milliseconds(metrics["p95_ms"]), "p95" in metrics["insufficient"]),
+                Cell(number(metrics["demerits_per_request"])),
             ))  # fmt: skip
     head = ("phase", "arm", "lasts", "requests", "goodput", "punctuality", "mean", "p95",
             "demerits of a request")  # fmt: skip
@@ -236,16 +243,16 @@ def phases_table(fault: Mapping[str, Any], identity: str) -> Table:
 
 
 def year_table(year: Mapping[str, Any]) -> Table:
-    """Return the expectation of a year for each arm."""
     rows = []
-    for arm, one in year["arms"].items():
-        worst = next(iter(one["lost_by_fault"].items()), None)
+    for arm, arm_year in year["arms"].items():
+        worst = next(iter(arm_year["lost_by_fault"].items()), None)
         rows.append((
-            named(arm), Cell(_millionths(one["lost"])),
-            Cell(_range(one["lost_range"], _millionths)),
-            Cell(number(one["demerits_added"])), Cell(_range(one["demerits_added_range"], number)),
-            Cell(f"{one['goodput']:.6f}"), Cell(number(one["punctuality"])),
-            Cell(f"{one['hours']:.1f} h"),
+            named(arm), Cell(_millionths(arm_year["lost"])),
+            Cell(_range(arm_year["lost_range"], _millionths)),
+            Cell(number(arm_year["demerits_added"])),
+            Cell(_range(arm_year["demerits_added_range"], number)),
+            Cell(f"{arm_year['goodput']:.6f}"), Cell(number(arm_year["punctuality"])),
+            Cell(f"{arm_year['hours']:.1f} h"),
             named(worst[0] if worst and worst[1] > 0.0 else MISSING),
         ))  # fmt: skip
     head = ("arm", "of a million requests, lost to faults", "single repeats",
@@ -264,7 +271,6 @@ def _range(bounds: Sequence[float], show: Callable[[Any], str]) -> str:
 
 
 def rates_table(year: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the basis of the year."""
     rows = []
     for fault in faults:
         rate = year["rates"].get(fault["kind"])
@@ -273,7 +279,7 @@ def rates_table(year: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) ->
         machines = year["machines"][fault["name"]]
         rows.append((
             named(fault["name"]), Cell(number(rate["per_year"])), Cell(str(machines)),
-            Cell(f"{number(rate['repair_s'])} s"), named(rate["source"]),
+            Cell(lasting(rate["repair_s"])), named(rate["source"]),
         ))  # fmt: skip
     head = ("fault", "a machine and year", "machines", "lasts", "source")
     return Table("rates", "What the year rests on", head, tuple(rows))

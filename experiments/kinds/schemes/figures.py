@@ -18,7 +18,7 @@ from experiments.report.text import number
 
 SHOWN_MAX = 40
 _WAITS = ("wait_s", "pool_wait_s", "repair_s")
-# what is drawn of a fail-over, in its order: name, the parts of the record, colour
+# stages of a fail-over's bar, in order: name, parts of the record, colour
 STAGES = (
     ("detection", ("detection_s",), palette.FAULT),
     ("told out, fenced", ("told_out_s", "fence_s"), palette.INTERFERENCE),
@@ -31,25 +31,22 @@ STAGES = (
 
 
 def failovers_of(run: RunFolder) -> list[JsonObject]:
-    """Return the run's fail-overs that came to their end, in time."""
+    """Return the run's fail-overs that came to their end, in order of time."""
     return list((run.summary.get("strength") or {}).get("failovers") or [])
 
 
 def failover_parts(run: RunFolder, size: Size) -> Any:
     """Return a bar for each fail-over, from the crash on."""
-    rows = []
-    for index, one in enumerate(failovers_of(run)[:SHOWN_MAX]):
-        arrow = "" if one["replacement"] == one["machine"] else f" → {one['replacement']}"
-        name = f"{index + 1}. {one['machine']}{arrow}"
-        at_s = 0.0
-        for _, keys, colour in STAGES:
-            length_s = sum(float(one.get(key) or 0.0) for key in keys)
-            end_s = at_s + length_s
-            rows.append({"bar": name, "start": at_s, "end": end_s, "colour": colour.light})
-            at_s = end_s
+    bars = []
+    for index, failover in enumerate(failovers_of(run)[:SHOWN_MAX]):
+        is_same = failover["replacement"] == failover["machine"]
+        arrow = "" if is_same else f" → {failover['replacement']}"
+        parts = [(colour.light, sum(float(failover.get(key) or 0.0) for key in keys))
+                 for _, keys, colour in STAGES]  # fmt: skip
+        bars.append((f"{index + 1}. {failover['machine']}{arrow}", parts))
     axis = alt.Axis(title="seconds since the machine was down", tickCount=5 if size.small else 10)
     x = alt.X("start:Q", axis=axis)
-    return marks.stacked_bars(rows, x, size, step=17, labels=90)
+    return marks.stacked_bars(bars, x, size, step=17, labels=90)
 
 
 def members_over_time(run: RunFolder, size: Size) -> Any:
@@ -93,17 +90,23 @@ def _panel(
 
 
 def _steps(served: list[Window], block: Window) -> Rows:
-    own = [w for w in served if w.repeat == block.repeat]
-    inner = {t for w in own for t in (w.start_s, w.end_s) if block.start_s < t < block.end_s}
+    block_windows = [w for w in served if w.repeat == block.repeat]
+    inner = {
+        t for w in block_windows for t in (w.start_s, w.end_s) if block.start_s < t < block.end_s
+    }
     times = sorted({block.start_s, block.end_s, *inner})
     return [
-        {"t": round(t, 3), "v": sum(_serves(w, t, block) for w in own), "block": block.repeat}
+        {
+            "t": round(t, 3),
+            "v": sum(_serves(w, t, block) for w in block_windows),
+            "block": block.repeat,
+        }
         for t in times
     ]
 
 
 def _serves(window: Window, at_s: float, block: Window) -> bool:
-    """At a block's end those that serve up to it still do."""
+    """Machines that serve up to the block's end count as serving at it."""
     return window.start_s <= at_s and (at_s < window.end_s or window.end_s >= block.end_s)
 
 

@@ -25,7 +25,7 @@ class TuneKind(Kind[TuneSection]):
     calibrates = True
 
     def check(self, design: Design, section: TuneSection) -> None:
-        """The budget is for a test, the arm and the simulator are there."""
+        """Check that the budget is enough for a test, and that the arm and the simulator exist."""
         from experiments.kinds.tune.measure import check
 
         check(design, section)
@@ -37,7 +37,6 @@ class TuneKind(Kind[TuneSection]):
         return tuning_design(design, section)
 
     def row(self, result: Result) -> Mapping[str, Any]:
-        """Return the chosen r."""
         return {"r": result[self.name]["chosen"]}
 
 

@@ -48,8 +48,8 @@ class Window:
     def after(self, from_s: float) -> Window:
         """Return the window without its first `from_s` seconds."""
         keep = self.at_s >= from_s
-        left_s = self.length_s - from_s
-        return Window(left_s, self.at_s[keep] - from_s, self.latency_ms[keep])
+        rest_s = self.length_s - from_s
+        return Window(rest_s, self.at_s[keep] - from_s, self.latency_ms[keep])
 
 
 Pair = tuple[Window, Window]  # of the current r, of the candidate
@@ -59,7 +59,7 @@ Pair = tuple[Window, Window]  # of the current r, of the candidate
 class Significance:
     """The evidence of all pairs so far."""
 
-    p_better: float  # of a ratio this low or lower, if r made no difference
+    p_better: float  # probability of such a low ratio if r made no difference
     p_worse: float
     samples: int  # of the arm with fewer
     enough: bool  # ten samples beyond the percentile
@@ -83,7 +83,7 @@ class Ratio:
 
 
 def stretch_s(length_s: float, burst_s: float) -> float:
-    """Return the length of a stretch: a neighbour's mean burst, if a window holds several of it."""
+    """Return the length of a stretch: a neighbour's mean burst, if several fit into a window."""
     return min(max(burst_s, 1.0), length_s / _STRETCHES_MIN)
 
 
@@ -92,12 +92,12 @@ def significance(
 ) -> Significance:
     """Return the permutation test over all pairs.
 
-    Parameters: pairs without what is not steady; target "mean" | "p95" | "p99"; unit_s float [s]
-    > 0, the length of a stretch.
+    Parameters: pairs in the steady state; target "mean" | "p95" | "p99"; unit_s float [s] > 0, the
+    length of a stretch.
     Raises: MeasurementFailed if an arm has no request.
     """
     _, quantile = STATISTICS[target]
-    latency_ms, unit, is_candidate = _flattened(pairs, unit_s)
+    latency_ms, unit, is_candidate = _flatten(pairs, unit_s)
     samples = int(min(is_candidate.sum(), (~is_candidate).sum()))
     if samples == 0:
         raise MeasurementFailed(
@@ -109,23 +109,24 @@ def significance(
     order = np.argsort(latency_ms)
     latency_ms, unit, is_candidate = latency_ms[order], unit[order], is_candidate[order]
     swaps = rng.random((PERMUTATIONS, int(unit.max()) + 1)) < 0.5
-    swaps[0] = False  # the arrangement that was seen is one of those possible
-    found = np.concatenate([
-        _log_ratios(latency_ms, is_candidate ^ some[:, unit], quantile)
-        for some in np.array_split(swaps, 20)
+    swaps[0] = False  # the measured arrangement is one of the possible ones
+    log_ratios = np.concatenate([
+        _log_ratios(latency_ms, is_candidate ^ chunk[:, unit], quantile)
+        for chunk in np.array_split(swaps, 20)
     ])  # fmt: skip
     return Significance(
-        p_better=float((found <= found[0] + 1e-12).mean()),
-        p_worse=float((found >= found[0] - 1e-12).mean()),
+        p_better=float((log_ratios <= log_ratios[0] + 1e-12).mean()),
+        p_worse=float((log_ratios >= log_ratios[0] - 1e-12).mean()),
         samples=samples,
         enough=quantile is None or samples_beyond(quantile, samples) >= SAMPLES_BEYOND_MIN,
     )
 
 
 def _log_ratios(ascending_ms: Floats, candidate: Mask, quantile: float | None) -> Floats:
-    """log(target of the candidate / target of the current) of each arrangement, (arrangements,).
+    """Return log(target of the candidate / target of the current) of each arrangement,
+    (arrangements,).
 
-    Parameters: ascending_ms (n,); candidate (arrangements, n) which of them are the candidate's.
+    Parameters: ascending_ms (n,); candidate (arrangements, n), True for the candidate's latencies.
     """
     sides = (candidate, ~candidate)
     counts = [side.sum(axis=1) for side in sides]
@@ -134,7 +135,7 @@ def _log_ratios(ascending_ms: Floats, candidate: Mask, quantile: float | None) -
             side @ ascending_ms / np.maximum(n, 1) for side, n in zip(sides, counts, strict=True)
         ]
     else:
-        ranks = [np.array([rank_of(quantile, int(one)) for one in n]) for n in counts]
+        ranks = [np.array([rank_of(quantile, int(size)) for size in n]) for n in counts]
         values = [
             ascending_ms[np.argmax(np.cumsum(side, axis=1) >= rank[:, None], axis=1)]
             for side, rank in zip(sides, ranks, strict=True)
@@ -143,8 +144,9 @@ def _log_ratios(ascending_ms: Floats, candidate: Mask, quantile: float | None) -
     return np.where((counts[0] > 0) & (counts[1] > 0), ratios, 0.0)
 
 
-def _flattened(pairs: Sequence[Pair], unit_s: float) -> tuple[Floats, NDArray[np.int64], Mask]:
-    """Latencies of all pairs, the number of each one's stretch, and whether it is the candidate's.
+def _flatten(pairs: Sequence[Pair], unit_s: float) -> tuple[Floats, NDArray[np.int64], Mask]:
+    """Return the latencies of all pairs, each with the number of its stretch and whether it is the
+    candidate's.
 
     The two windows of a pair share the numbers of their stretches.
     """
@@ -179,8 +181,8 @@ def estimate(
 ) -> tuple[float, float, float]:
     """Return the target of one r over all its windows, with its 95 % interval [ms]."""
     statistic, _ = STATISTICS[target]
-    alone = [(window,) for window in windows]
-    return _interval(alone, lambda arms: statistic(arms[0]), unit_s, rng)
+    groups = [(window,) for window in windows]
+    return _interval(groups, lambda arms: statistic(arms[0]), unit_s, rng)
 
 
 def _interval(
@@ -188,14 +190,14 @@ def _interval(
 ) -> tuple[float, float, float]:
     """Return a figure with its interval, by the reports' bootstrap of stretches of time.
 
-    Every window is a stratum of one block, so what varies between windows is not drawn anew: with
-    two or three of them such an interval would be of use to nobody. It holds for these windows, as
-    the permutation test does.
+    Every window is a stratum of one block, so the variation between windows is not resampled: with
+    two or three windows such an interval would be too wide to use. The interval holds for these
+    windows only, as the permutation test does.
     """
     strata = [_stratum(window) for window in windows]
-    found = intervals([strata], {"value": value}, block_s=unit_s, rng=rng)["value"]
-    assert found is not None  # latencies are above 0
-    return found
+    figure = intervals([strata], {"value": value}, block_s=unit_s, rng=rng)["value"]
+    assert figure is not None  # latencies are above 0
+    return figure
 
 
 def _stratum(windows: Sequence[Window]) -> Stratum:

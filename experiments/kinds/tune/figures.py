@@ -12,7 +12,7 @@ from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
 
-# What a step came to: colour and shape, so that neither alone has to tell.
+# Colour and shape by the outcome of a step; both differ, so one of them is enough to read it.
 _LOOKS = {
     "taken": (palette.ARMS[0].light, "circle"),
     "not lower": (palette.ARMS[1].light, "triangle-up"),
@@ -21,9 +21,7 @@ _LOOKS = {
 
 
 def trajectory_figure(tuning: Mapping[str, Any]) -> Figure:
-    """Return the target of every r that was tried, in order, with intervals; the line is the way
-    taken.
-    """
+    """Chart the target of every tried r in order, with intervals; a line joins accepted ones."""
     rows = _trajectory_rows(tuning)
     target = tuning["asked"]["target"]
     title = f"{target} latency against iteration"
@@ -34,28 +32,28 @@ def trajectory_figure(tuning: Mapping[str, Any]) -> Figure:
         "comparison. What decides is the comparison with the current r in windows that alternate, "
         "not the heights of points measured minutes apart. The line joins the r that were taken."
     )
-    seen = {row["what"] for row in rows}
-    legend = tuple(Key(shape, colour, what) for what, (colour, shape) in _LOOKS.items()
-                   if what in seen)  # fmt: skip
+    outcomes = {row["what"] for row in rows}
+    legend = tuple(Key(shape, colour, outcome) for outcome, (colour, shape) in _LOOKS.items()
+                   if outcome in outcomes)  # fmt: skip
     return drawn(
         "trajectory-figure", title, caption, legend, lambda size: _points(rows, size, target)
     )
 
 
 def exhaustive_figure(tuning: Mapping[str, Any]) -> Figure:
-    """Every feasible r over the same rounds, the chosen one marked."""
-    found, target = tuning["exhaustive"], tuning["asked"]["target"]
+    """Chart every feasible r over the same rounds; the chosen one is marked."""
+    exhaustive, target = tuning["exhaustive"], tuning["asked"]["target"]
     rows = [
         {
             **_interval(point),
             "label": _label(point["replicas"]),
             "colour": _LOOKS[_mark(point, tuning)][0],
         }
-        for point in sorted(found["points"], key=lambda point: point["value_ms"])
+        for point in sorted(exhaustive["points"], key=lambda point: point["value_ms"])
     ]  # fmt: skip
     caption = (
-        f"{target} with its 95 % interval over {found['rounds']} rounds; within a round all r meet "
-        "the same arrivals, pages and neighbours."
+        f"{target} with its 95 % interval over {exhaustive['rounds']} rounds; within a round all "
+        "r meet the same arrivals, pages and neighbours."
     )
     legend = (
         Key("circle", _LOOKS["taken"][0], "chosen by the search"),
@@ -85,21 +83,21 @@ def _trajectory_rows(tuning: Mapping[str, Any]) -> Rows:
         return []
     rows = [_row(1, start, "taken")]
     for step in tuning["steps"]:
-        what = "taken" if step["accepted"] else "insufficient"
+        outcome = "taken" if step["accepted"] else "insufficient"
         if step["verdict"] in ("worse", "not steady"):
-            what = "not lower"
-        rows.append(_row(step["iteration"], step["candidate"], what))
+            outcome = "not lower"
+        rows.append(_row(step["iteration"], step["candidate"], outcome))
     return rows
 
 
-def _row(iteration: int, point: Mapping[str, Any], what: str) -> Row:
-    colour, shape = _LOOKS[what]
+def _row(iteration: int, point: Mapping[str, Any], outcome: str) -> Row:
+    colour, shape = _LOOKS[outcome]
     label = _label(point["replicas"])
     return {
         **_interval(point),
         "iteration": iteration,
         "label": label,
-        "what": what,
+        "what": outcome,
         "colour": colour,
         "shape": shape,
     }
@@ -113,8 +111,8 @@ def _points(rows: Rows, size: Size, target: str) -> Any:
     y, low = (marks.linear(alt.Y, field, f"{target} latency, ms", [0, top], tickCount=6)
               for field in ("ms", "low"))  # fmt: skip
     base = alt.Chart(data(rows)).encode(x=x)
-    taken = [row for row in rows if row["what"] == "taken"]
-    way = marks.line(taken, x, y, stroke=_LOOKS["taken"][0], strokeWidth=1.6, strokeDash=[5, 3])
+    accepted = [row for row in rows if row["what"] == "taken"]
+    way = marks.line(accepted, x, y, stroke=_LOOKS["taken"][0], strokeWidth=1.6, strokeDash=[5, 3])
     bars = base.mark_rule(strokeWidth=2).encode(y=low, y2=alt.Y2("high:Q"), stroke=marks.STROKE)
     points = marks.points(rows, x, y, 120, opacity=1, stroke=palette.PAPER.light, strokeWidth=1)
     labels = base.mark_text(
@@ -130,11 +128,7 @@ def _dots(rows: Rows, size: Size, target: str) -> Any:
     x, low = (marks.linear(alt.X, field, f"{target} latency, ms", domain,
                            tickCount=5 if size.small else 8)
               for field in ("ms", "low"))  # fmt: skip
-    y = alt.Y(
-        "label:N",
-        sort=[row["label"] for row in rows],
-        axis=alt.Axis(title=None, ticks=False, domain=False, grid=False, labelFontSize=12),
-    )
+    y = marks.names("label", [row["label"] for row in rows], grid=False, labelFontSize=12)
     base = alt.Chart(data(rows)).encode(y=y)
     bars = base.mark_rule(strokeWidth=2).encode(x=low, x2=alt.X2("high:Q"), stroke=marks.STROKE)
     points = base.mark_point(

@@ -22,7 +22,7 @@ Poll = Mapping[str, Any]  # {"stats": /v1/stats, "latency": /v1/latency}
 
 @dataclass(frozen=True)
 class TierWindow:
-    """One tier's counters over one window, or over several that were added up."""
+    """One tier's counters over one window, or the sum over several windows."""
 
     seconds: float = 0.0
     requests: int = 0
@@ -30,26 +30,24 @@ class TierWindow:
     granted_us: int = 0
     processed: int = 0
     processing_us: int = 0
-    busy_us: int = 0
-    wasted_us: int = 0
     buckets: Mapping[int, int] = field(default_factory=dict)  # latency [us] -> requests
 
-    def __add__(self, other: TierWindow) -> TierWindow:
+    def __add__(self, second: TierWindow) -> TierWindow:
         return TierWindow(
             **{
-                name: getattr(self, name) + getattr(other, name)
+                name: getattr(self, name) + getattr(second, name)
                 for name in self.__dataclass_fields__
                 if name != "buckets"
             },
-            buckets=dict(Counter(self.buckets) + Counter(other.buckets)),
+            buckets=dict(Counter(self.buckets) + Counter(second.buckets)),
         )
 
     def quantile_us(self, quantile: float) -> int:
         """Return the histogram's quantile; 0 without requests."""
-        left = rank_of(quantile, sum(self.buckets.values()))
+        remaining = rank_of(quantile, sum(self.buckets.values()))
         for latency_us in sorted(self.buckets):
-            left -= self.buckets[latency_us]
-            if left <= 0:
+            remaining -= self.buckets[latency_us]
+            if remaining <= 0:
                 return latency_us
         return 0
 
@@ -66,9 +64,11 @@ class TierWindow:
 
 
 def tier_window(before: Poll, after: Poll, seconds: float) -> TierWindow:
-    """Return the counts of one arbiter between two polls. Raises MeasurementFailed if it was
-    restarted.
+    """Return the counts of one arbiter between two polls.
+
+    Raises: MeasurementFailed if the arbiter was restarted.
     """
+
     first, last = before["stats"], after["stats"]
     if last["uptime_s"] < first["uptime_s"]:
         raise MeasurementFailed(
@@ -78,10 +78,10 @@ def tier_window(before: Poll, after: Poll, seconds: float) -> TierWindow:
             hint="See why with `sparecraft up` and the arbiter's log.",
         )
 
-    def grown(key: str) -> int:
+    def growth(key: str) -> int:
         return int(last[key]) - int(first[key])
 
-    def over_servers(key: str) -> int:
+    def server_growth(key: str) -> int:
         return sum(int(s[key]) for s in last["servers"]) - sum(
             int(s[key]) for s in first["servers"]
         )
@@ -93,26 +93,24 @@ def tier_window(before: Poll, after: Poll, seconds: float) -> TierWindow:
     return TierWindow(
         seconds=seconds,
         requests=int(last["requests"]["received"]) - int(first["requests"]["received"]),
-        grants=grown("token_holds"),
-        granted_us=grown("token_hold_us_total"),
-        processed=over_servers("processing_count"),
-        processing_us=over_servers("processing_us_sum"),
-        busy_us=grown("busy_us"),
-        wasted_us=grown("wasted_us"),
+        grants=growth("token_holds"),
+        granted_us=growth("token_hold_us_total"),
+        processed=server_growth("processing_count"),
+        processing_us=server_growth("processing_us_sum"),
         buckets=dict(new - old),
     )
 
 
 def tier_load(
-    name: str, servers: int, cores: float, tokens_per_server: int | None, seen: TierWindow
+    name: str, servers: int, cores: float, tokens_per_server: int | None, window: TierWindow
 ) -> TierLoad:
-    """Alg. 1's inputs for one tier, seen at r = (1, ..., 1).
+    """Return Alg. 1's inputs for one tier, from a window at r = (1, ..., 1).
 
     lambda: requests per second; T = 1 / mu: core time per request (5.1.1); lambda_conn: grants per
-    second, which is what takes tokens; T^K: how long a grant was held (5.1.2).
+    second, because grants take tokens; T^K: the time for which a grant was held (5.1.2).
     Raises: MeasurementFailed for a tier that processed nothing.
     """
-    if not (seen.processed and seen.requests and seen.processing_us):
+    if not (window.processed and window.requests and window.processing_us):
         raise MeasurementFailed(
             f"tier {name}",
             expected="requests that its servers processed",
@@ -122,15 +120,14 @@ def tier_load(
     return TierLoad(
         servers=servers,
         cores=cores,
-        request_per_s=seen.requests / seen.seconds,
-        processing_s=seen.processing_us / seen.processed / 1e6,
-        connection_per_s=seen.grants / seen.seconds,
-        token_hold_s=seen.granted_us / seen.grants / 1e6 if seen.grants else 0.0,
+        request_per_s=window.requests / window.seconds,
+        processing_s=window.processing_us / window.processed / 1e6,
+        connection_per_s=window.grants / window.seconds,
+        token_hold_s=window.granted_us / window.grants / 1e6 if window.grants else 0.0,
         tokens_per_server=tokens_per_server,
         name=name,
     )
 
 
 def total(windows: Sequence[TierWindow]) -> TierWindow:
-    """Return all windows of one tier added up."""
     return sum(windows, TierWindow())

@@ -20,7 +20,13 @@ from experiments.design.schedule import Block, pair_seed, stream
 from experiments.kinds.calibration import calibrate
 from experiments.kinds.tune.evidence import Window, stretch_s
 from experiments.kinds.tune.loads import Poll, tier_load, tier_window, total
-from experiments.kinds.tune.replicator import PAIRS_MIN, Measured, OutOfTime, Replicator, Rules
+from experiments.kinds.tune.replicator import (
+    PAIRS_MIN,
+    MeasuredWindow,
+    OutOfTime,
+    Replicator,
+    Rules,
+)
 from experiments.kinds.tune.result import SEARCH, result_json
 from experiments.kinds.tune.section import TuneSection
 from experiments.kinds.tune.simulated import simulated_optimum
@@ -38,12 +44,12 @@ from optimizer.replication import (
 )
 from optimizer.simulation import program
 
-REPLICAS_MAX = 6  # of one tier: beyond, neither the paper nor a queue finds a gain
+REPLICAS_MAX = 6  # of one tier; neither the paper nor a queue has a gain beyond it
 
 
 def check(design: Design, section: TuneSection) -> None:
-    """Raises InputError for an unknown arm or a budget that is for no test, EnvironmentMissing
-    without the simulator that is to say where to begin."""
+    """Raises InputError for an unknown arm or a budget too small for a test, EnvironmentMissing
+    without the simulator if it is to choose the start."""
     arms = design.experiment.arms
     if section.arm is not None and section.arm not in arms:
         raise InputError(
@@ -73,7 +79,7 @@ def _check_budget(rate_per_s: float, section: TuneSection) -> None:
 
 
 def rules_of(design: Design, section: TuneSection) -> Rules:
-    """Return the longest duration of a comparison."""
+    """Return the rules of a comparison: target, most pairs, and length of a stretch."""
     pairs = int(section.requests_max / (2 * design.experiment.load.sent_per_s * section.window_s))
     burst_s = design.experiment.interference.mean_run_s
     return Rules(section.target, pairs, stretch_s(section.window_s, burst_s))
@@ -84,8 +90,8 @@ def arm_name(replicas: Replicas) -> str:
     return ",".join(map(str, replicas))
 
 
-def _replicated(settings: TierSettings, replicas: int) -> TierSettings:
-    """Return a tier's settings with so many replicas; one has no other to be compared with."""
+def _with_replicas(settings: TierSettings, replicas: int) -> TierSettings:
+    """Return a tier's settings with so many replicas; the reply of one is not compared."""
     compare = settings.compare if replicas > 1 else COMPARE_OFF
     return settings.model_copy(update={"replicas": replicas, "compare": compare})
 
@@ -94,18 +100,18 @@ def tuning_design(design: Design, section: TuneSection) -> Design:
     """Return the design with an arm for every r, windows instead of phases, neighbours and no
     faults.
 
-    An r whose copies meet too often has none (Eq. 2). The others' stability is known only when the
-    windows at r = 1 are in: the search keeps to it.
+    An r whose copies collide too often has no arm (Eq. 2). The stability of the others is known
+    only after the windows at r = 1; the search keeps to stable ones.
     """
     experiment, fleet = design.experiment, design.fleet
     servers = [fleet.tiers[tier].nodes for tier in fleet.arbiter_order]
-    lent = experiment.arms[section.arm or list(experiment.arms)[-1]]
-    most = [replicas_max(fleet, tier, design.roles) for tier in fleet.arbiter_order]
-    ranges = [range(1, min(r, REPLICAS_MAX) + 1) for r in most]
+    base_arm = experiment.arms[section.arm or list(experiment.arms)[-1]]
+    replicas_limits = [replicas_max(fleet, tier, design.roles) for tier in fleet.arbiter_order]
+    ranges = [range(1, min(r, REPLICAS_MAX) + 1) for r in replicas_limits]
     arms = {
         arm_name(r): Arm(
             settings={
-                tier: _replicated(lent.of(tier), n)
+                tier: _with_replicas(base_arm.of(tier), n)
                 for tier, n in zip(fleet.arbiter_order, r, strict=True)
             },
             allow_infeasible=True,
@@ -113,7 +119,7 @@ def tuning_design(design: Design, section: TuneSection) -> Design:
         for r in itertools.product(*ranges)
         if max(collision_probabilities(servers, r), default=0.0) <= section.collision_max
     }
-    changed = experiment.model_copy(
+    tuned = experiment.model_copy(
         update={
             "arms": arms,
             "faults": (),
@@ -124,11 +130,11 @@ def tuning_design(design: Design, section: TuneSection) -> Design:
             "design": Order(order="A", repeats=1, seed=experiment.design.seed),
         }
     )
-    return replace(design, experiment=changed, prediction=None)
+    return replace(design, experiment=tuned, prediction=None)
 
 
 class Tuning:
-    """The search on a testbed; everything that it measured is kept, however it ends."""
+    """The search on a testbed; all its measurements are kept, however it ends."""
 
     def __init__(self, testbed: Testbed, section: TuneSection) -> None:
         self._testbed = testbed
@@ -153,20 +159,20 @@ class Tuning:
         testbed.keep(self._write)
 
     def measure(self) -> None:
-        """To the end of the search, or of the time."""
+        """Run until the end of the search or of the time."""
         say = self._testbed.narrator
-        ones = (1,) * len(self._design.fleet.arbiters)
-        with say.step(f"Measuring r = {ones} and what it costs"):
+        all_ones = (1,) * len(self._design.fleet.arbiters)
+        with say.step(f"Measuring r = {all_ones} and what it costs"):
             if self._testbed.design.experiment.load.utilisation is None:
                 self._runner.settle(say)
-            self._loads = self._measured_loads(self._replicator.measure(ones))
+            self._loads = self._loads_from(self._replicator.measure(all_ones))
             self._feasible = feasible_replicas(
                 self._loads, self._section.collision_max, REPLICAS_MAX
             )
             say.detail(f"feasible: {' '.join(map(str, self._feasible)) or 'nothing'}")
         if self._section.start == "simulated" and self._feasible:
             with say.step("Asking the simulator where to begin"):
-                self._start = self._simulated(ones)
+                self._start = self._simulate_start(all_ones)
                 say.detail(f"begins at {self._start}")
         if self._section.exhaustive and self._feasible:
             rounds = max(PAIRS_MIN, self._replicator.rules.pairs_max)
@@ -177,44 +183,44 @@ class Tuning:
             self._complete = search is not None
             say.detail(self._replicator.stopped)
 
-    def _simulated(self, ones: Replicas) -> Replicas:
+    def _simulate_start(self, all_ones: Replicas) -> Replicas:
         """Return the simulator's optimum, from the windows at r = 1."""
         experiment = self._design.experiment
-        tiers = zip(*(w.tiers for w in self._replicator.windows if w.replicas == ones), strict=True)
+        tiers = zip(
+            *(w.tiers for w in self._replicator.windows if w.replicas == all_ones), strict=True
+        )
         return simulated_optimum(
             self._loads,
             [total(tier) for tier in tiers],
             experiment.interference,
-            experiment.arms[arm_name(ones)].of(self._design.fleet.arbiter_order[0]).policy,
+            experiment.arms[arm_name(all_ones)].of(self._design.fleet.arbiter_order[0]).policy,
             self._feasible,
             self._section.target,
             experiment.design.seed,
         )
 
-    def _measured_loads(self, windows: Sequence[Measured]) -> list[TierLoad]:
-        fleet, lent = (
-            self._design.fleet,
-            self._design.experiment.arms[arm_name(windows[0].replicas)],
-        )
+    def _loads_from(self, windows: Sequence[MeasuredWindow]) -> list[TierLoad]:
+        fleet = self._design.fleet
+        arm = self._design.experiment.arms[arm_name(windows[0].replicas)]
         loads = []
         for index, name in enumerate(fleet.arbiter_order):
             tier = fleet.tiers[name]
-            tokens = lent.tokens_of(name, fleet)
+            tokens = arm.tokens_of(name, fleet)
             loads.append(
                 tier_load(
                     name,
                     tier.nodes,
                     tier.cpus,
-                    tokens if POLICIES[lent.of(name).policy].takes_tokens else None,
+                    tokens if POLICIES[arm.of(name).policy].takes_tokens else None,
                     total([window.tiers[index] for window in windows]),
                 )
             )
         return loads
 
-    def _window(self, replicas: Replicas, pair: int) -> Measured:
-        """One block of load at r."""
-        left_s = self._ends_at - time.monotonic()
-        if left_s < self._section.window_s:
+    def _window(self, replicas: Replicas, pair: int) -> MeasuredWindow:
+        """Run one block of load at r. Raises OutOfTime if no time for it is left."""
+        remaining_s = self._ends_at - time.monotonic()
+        if remaining_s < self._section.window_s:
             raise OutOfTime(f"time is over ({self._section.time_max_s:.0f} s for all windows)")
         number = len(self._replicator.windows)
         seed = pair_seed(self._design.experiment.design.seed, pair)
@@ -228,7 +234,7 @@ class Tuning:
             for tier in self._design.fleet.arbiter_order
         )
         window = _latencies(handle, time_out_of({"spec": spec_json(self._design)}))
-        return Measured(replicas, pair, len(handle.plan.offsets_s), window, tiers)
+        return MeasuredWindow(replicas, pair, len(handle.plan.offsets_s), window, tiers)
 
     def _polls(self) -> dict[str, Poll]:
         return {
@@ -244,8 +250,8 @@ class Tuning:
 
 
 def _latencies(handle: LoadHandle, limit_ms: float) -> Window:
-    """Return a block's latencies by the time since its start, what was never sent at the
-    time-out.
+    """Return a block's latencies by the time since its start; a request that was never sent counts
+    with the time-out.
     """
     frame = prepared(handle.records(), limit_ms).sort("index")
     at_s = np.asarray(handle.plan.offsets_s)[frame["index"].to_numpy()]

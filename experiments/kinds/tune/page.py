@@ -28,26 +28,25 @@ _QUESTIONS = {
 
 
 def write_page(folder: Path) -> Path:
-    """Write report.html from a run's result and manifest, whole or not at all."""
     return save_page(folder, tune_page(flat(read_result(folder)), manifest_if_any(folder)))
 
 
 def tune_page(tuning: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
     """Return the page as HTML; `tuning` is the result, head and body in one."""
-    asked = tuning["asked"]
-    windows = f"{tuning['windows']} of {asked['window_s']:g} s; at most {tuning['pairs_max']} "
+    section = tuning["asked"]
+    windows = f"{tuning['windows']} of {section['window_s']:g} s; at most {tuning['pairs_max']} "
     return render_run(
         Path(__file__).with_name("tune.html.j2"),
         tuning,
         manifest,
         headline(tuning),
         _QUESTIONS,
-        target=asked["target"],
+        target=section["target"],
         trajectory=trajectory_figure(tuning),
         steps=_step_table(tuning),
         tiers=_tier_table(tuning),
-        feasible=", ".join(_r(found["replicas"]) for found in tuning["feasible"]),
-        collision_max=plain(asked["collision_max"]),
+        feasible=", ".join(_r(candidate["replicas"]) for candidate in tuning["feasible"]),
+        collision_max=plain(section["collision_max"]),
         stretch=f"{tuning['stretch_s']:g} s",
         error=f"{100 * tuning.get('error', Rules.error):g} %",
         stopped=f"The search ended: {tuning['stopped']}.",
@@ -56,7 +55,7 @@ def tune_page(tuning: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
         cases=_case_table(tuning),
         repeat=repeat_rows(
             manifest,
-            policy=f"that of the arm {asked['arm'] or 'that is last'}",
+            policy=f"that of the arm {section['arm'] or 'that is last'}",
             windows=f"{windows}pairs in a comparison",
         ),
     )
@@ -66,46 +65,46 @@ def headline(tuning: Mapping[str, Any]) -> str:
     """Return the answer in a sentence or two."""
     if tuning["chosen"] is None:
         return "It was ended before any r was measured to its end."
-    taken = [step for step in tuning["steps"] if step["accepted"]]
-    what = tuning["asked"]["target"]
-    spent = f"{tuning['iterations']} iterations, {number(tuning['requests']['walk'])} requests"
-    spent += " beside those of the rounds" if tuning["exhaustive"] else ""
-    ended = "" if tuning["complete"] else " It was cut short: a longer search may go further."
-    if not taken:
+    accepted = [step for step in tuning["steps"] if step["accepted"]]
+    target = tuning["asked"]["target"]
+    cost = f"{tuning['iterations']} iterations, {number(tuning['requests']['walk'])} requests"
+    cost += " beside those of the rounds" if tuning["exhaustive"] else ""
+    ending = "" if tuning["complete"] else " It was cut short: a longer search may go further."
+    if not accepted:
         start = _r(tuning["start"]["replicas"])
-        shown = f"No neighbour of r = {start} was shown to have a lower {what}"
-        return f"{shown} ({spent}).{ended}"
-    last = taken[-1]["candidate"]
+        text = f"No neighbour of r = {start} was shown to have a lower {target}"
+        return f"{text} ({cost}).{ending}"
+    last = accepted[-1]["candidate"]
     factors = " and ".join(
         f"{_r(step['candidate']['replicas'])} takes {step['ratio']:.2f} × of "
         f"{_r(step['current']['replicas'])} (95 % interval "
         f"{interval(step['ratio_low'], step['ratio_high'])})"
-        for step in taken
+        for step in accepted
     )
     return (
-        f"r = {_r(tuning['chosen'])}, with a {what} of {milliseconds(last['value_ms'])} "
-        f"({interval(last['low_ms'], last['high_ms'], milliseconds)}): {factors}; {spent}.{ended}"
+        f"r = {_r(tuning['chosen'])}, with a {target} of {milliseconds(last['value_ms'])} "
+        f"({interval(last['low_ms'], last['high_ms'], milliseconds)}): {factors}; {cost}.{ending}"
     )
 
 
 def optimum(tuning: Mapping[str, Any]) -> str:
-    """Return the chosen r against the exhaustive search; empty without one."""
-    found = tuning["exhaustive"]
-    if not found:
+    """Compare the chosen r with the best of the exhaustive search; "" without one."""
+    exhaustive = tuning["exhaustive"]
+    if not exhaustive:
         return ""
-    cost = f"{number(tuning['requests']['exhaustive'])} requests, {found['rounds']} rounds"
-    if found["best"] == tuning["chosen"]:
+    cost = f"{number(tuning['requests']['exhaustive'])} requests, {exhaustive['rounds']} rounds"
+    if exhaustive["best"] == tuning["chosen"]:
         return f"The exhaustive search finds the same r ({cost})."
     return (
         f"The least {tuning['asked']['target']} of the exhaustive search is at "
-        f"{_r(found['best'])}; the chosen {_r(tuning['chosen'])} is at {found['ratio']:.2f} × of it"
-        f" (95 % interval {interval(found['ratio_low'], found['ratio_high'])}; {cost}). The least "
-        "of several noisy figures looks lower than it is."
+        f"{_r(exhaustive['best'])}; the chosen {_r(tuning['chosen'])} is at "
+        f"{exhaustive['ratio']:.2f} × of it (95 % interval "
+        f"{interval(exhaustive['ratio_low'], exhaustive['ratio_high'])}; {cost}). "
+        "The least of several noisy figures looks lower than it is."
     )
 
 
 def print_result(tuning: Mapping[str, Any], console: Console, report: Path) -> None:
-    """Steps, answer, and the report's path, whole."""
     table = TerminalTable("iteration", "r", tuning["asked"]["target"], "against", "p", "verdict")
     start = tuning["start"]
     if start is not None:
@@ -130,7 +129,7 @@ def print_result(tuning: Mapping[str, Any], console: Console, report: Path) -> N
 
 
 def _case_words(case: Mapping[str, Any]) -> str:
-    """Alg. 1 as published, of one target, in a line."""
+    """Return the result of Alg. 1 as published, for one target, in a line."""
     few = "" if case["enough"] else "; fewer than ten samples beyond"
     return (
         f"as published, {case['target']}: {_way(case)}, r = {_r(case['chosen'])}, "
@@ -140,7 +139,7 @@ def _case_words(case: Mapping[str, Any]) -> str:
 
 
 def _way(case: Mapping[str, Any]) -> str:
-    """Return the r that were measured in turn; x: not taken."""
+    """Return the tried r in order; x marks an r that was not accepted."""
     steps = case["walk"]
     return " ".join(f"{_r(step['replicas'])}{'' if step['accepted'] else 'x'}" for step in steps)
 
@@ -165,7 +164,7 @@ def _step_table(tuning: Mapping[str, Any]) -> Table | None:
     tiers = [load["tier"] for load in tuning["tiers"]]
     rows = [(
         named("1"), named(_r(start["replicas"])), Cell(_value(start)), Cell(""), Cell(""),
-        Cell(""), *_varied(start), named("the start"),
+        Cell(""), *_variability_cells(start), named("the start"),
     )]  # fmt: skip
     for step in tuning["steps"]:
         candidate = step["candidate"]
@@ -173,7 +172,7 @@ def _step_table(tuning: Mapping[str, Any]) -> Table | None:
             named(step["iteration"]), named(_r(candidate["replicas"])),
             Cell(_value(candidate), not step["enough"]),
             Cell(f"{step['ratio']:.2f} ({interval(step['ratio_low'], step['ratio_high'])})"),
-            Cell(f"{_p(step):.3g}"), Cell(number(step["requests"])), *_varied(candidate),
+            Cell(f"{_p(step):.3g}"), Cell(number(step["requests"])), *_variability_cells(candidate),
             named(f"{step['verdict']} than {_r(step['current']['replicas'])}"
                   if step["verdict"] in ("better", "worse") else step["verdict"]),
         ))  # fmt: skip
@@ -183,8 +182,8 @@ def _step_table(tuning: Mapping[str, Any]) -> Table | None:
 
 
 def _case_table(tuning: Mapping[str, Any]) -> Table | None:
-    found = tuning["exhaustive"]
-    cases = found.get("cases") if found else None
+    exhaustive = tuning["exhaustive"]
+    cases = exhaustive.get("cases") if exhaustive else None
     if not cases:
         return None
     rows = tuple(
@@ -202,7 +201,7 @@ def _case_table(tuning: Mapping[str, Any]) -> Table | None:
     return Table("case-table", "Alg. 1 as published, on these figures", head, rows)
 
 
-def _varied(point: Mapping[str, Any]) -> list[Cell]:
+def _variability_cells(point: Mapping[str, Any]) -> list[Cell]:
     return [Cell(number(w)) for w in point["variability"]]
 
 

@@ -1,8 +1,8 @@
 """Alg. 1 of sPARE with expensive and noisy measurements: from windows to a trajectory.
 
 The search has no fleet and no clock. `run_window(r, pair)` measures r for one window and may raise
-`OutOfTime`; windows with the same `pair` have the same arrivals, pages and neighbours. Results are
-in `contests` and `windows` at any end of the search.
+`OutOfTime`; windows with the same `pair` have the same arrivals, pages and neighbours. However the
+search ends, its results are in `contests` and `windows`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class OutOfTime(Exception):
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One window at one r: latencies, and what each tier's arbiter counted."""
+class MeasuredWindow:
+    """One window at one r: latencies, and the counters of each tier's arbiter."""
 
     replicas: Replicas
     pair: int
@@ -47,7 +47,7 @@ class Measured:
     tiers: tuple[TierWindow, ...]
 
 
-RunWindow = Callable[[Replicas, int], Measured]
+RunWindow = Callable[[Replicas, int], MeasuredWindow]
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Rules:
 
     @functools.cached_property
     def levels(self) -> tuple[float, ...]:
-        """The allowed error of each look, after each pair from the second on: one-sided, so half of
-        a two-sided level of twice the error."""
+        """The allowed error of each look; there is a look after each pair from the second on. It is
+        one-sided, so half of a two-sided level of twice the error."""
         pairs = range(PAIRS_MIN, self.pairs_max + 1)
         shares = [count / self.pairs_max for count in pairs]
         return tuple(level / 2.0 for level in look_levels(shares, 2.0 * self.error))
@@ -108,37 +108,37 @@ class Replicator:
     run_window: RunWindow
     rng: np.random.Generator
     say: Callable[[str], None]
-    windows: list[Measured] = field(default_factory=list)
+    windows: list[MeasuredWindow] = field(default_factory=list)
     contests: list[Contest] = field(default_factory=list)
-    rounds: list[list[Measured]] = field(default_factory=list)
+    rounds: list[list[MeasuredWindow]] = field(default_factory=list)
     start: Point | None = None
     stopped: str = ""
     _pairs: int = 0
 
     @property
     def requests(self) -> int:
-        """Spent so far."""
+        """Number of requests so far."""
         return sum(window.requests for window in self.windows)
 
     @property
     def chosen(self) -> Point | None:
-        """The r that the search stands at."""
+        """The current r of the search."""
         accepted = [contest.candidate for contest in self.contests if contest.accepted]
         return accepted[-1] if accepted else self.start
 
-    def measure(self, replicas: Replicas, windows: int = PAIRS_MIN) -> list[Measured]:
-        """Windows of one r alone: of the start, and for Alg. 1's inputs."""
+    def measure(self, replicas: Replicas, windows: int = PAIRS_MIN) -> list[MeasuredWindow]:
+        """Measure windows of one r alone, for the start and for Alg. 1's inputs."""
         return [self._window(replicas, self._next_pair()) for _ in range(windows)]
 
     def search(self, feasible: Sequence[Replicas], start: Replicas | None) -> Search | None:
-        """Search to the end, or until time is over (then None, and `stopped` says so).
+        """Search to the end; return None if the time is over first, and `stopped` says so.
 
-        The start's windows are taken from those that were measured, else measured now.
+        Earlier windows of the start are used; without them, the start is measured now.
         """
 
         def begin(replicas: Replicas) -> tuple[float, tuple[float, ...]]:
-            found = [w for w in self.windows if w.replicas == replicas] or self.measure(replicas)
-            self.start = self.point(replicas, found)
+            windows = [w for w in self.windows if w.replicas == replicas] or self.measure(replicas)
+            self.start = self.point(replicas, windows)
             return self.start.value_ms, self.start.variability
 
         try:
@@ -149,35 +149,35 @@ class Replicator:
         self.stopped = search.stopped
         return search
 
-    def exhaust(self, feasible: Sequence[Replicas], rounds: int) -> list[list[Measured]]:
-        """Every feasible r in each round, interleaved: rounds x |F| windows.
+    def exhaust(self, feasible: Sequence[Replicas], rounds: int) -> list[list[MeasuredWindow]]:
+        """Measure every feasible r in each round, interleaved: rounds x |F| windows.
 
-        The order turns from round to round. A round that time cut short is left out. The search
-        takes its pairs from them first: within a round all r meet the same arrivals.
+        The order is reversed from round to round. A round that time cut short is left out. The
+        search uses pairs of these windows first: within a round all r meet the same arrivals.
         """
         for turn in range(rounds):
             pair = self._next_pair()
             order = list(feasible) if turn % 2 == 0 else list(reversed(feasible))
             try:
-                found = [self._window(replicas, pair) for replicas in order]
+                windows = [self._window(replicas, pair) for replicas in order]
             except OutOfTime as over:
                 self.say(f"exhaustive search: {over}")
                 break
-            self.rounds.append(sorted(found, key=lambda window: window.replicas))
+            self.rounds.append(sorted(windows, key=lambda window: window.replicas))
         return self.rounds
 
-    def point(self, replicas: Replicas, found: Sequence[Measured]) -> Point:
+    def point(self, replicas: Replicas, windows: Sequence[MeasuredWindow]) -> Point:
         """Return the target and the variabilities of one r over its windows, in the steady
         state.
         """
-        steady = _steady(found)
-        kept = [one.window.after(steady.from_s) for one in found]
+        steady = _steady(windows)
+        steady_windows = [window.window.after(steady.from_s) for window in windows]
         rules = self.rules
-        value, low, high = estimate(kept, rules.target, rules.stretch_s, self.rng)
-        tiers = zip(*(one.tiers for one in found), strict=True)
-        varied = tuple(total(tier).variability(rules.target) for tier in tiers)
-        samples = sum(window.latency_ms.size for window in kept)
-        return Point(replicas, value, low, high, samples, varied, steady)
+        value, low, high = estimate(steady_windows, rules.target, rules.stretch_s, self.rng)
+        tiers = zip(*(window.tiers for window in windows), strict=True)
+        variability = tuple(total(tier).variability(rules.target) for tier in tiers)
+        samples = sum(window.latency_ms.size for window in steady_windows)
+        return Point(replicas, value, low, high, samples, variability, steady)
 
     # one comparison
 
@@ -188,70 +188,81 @@ class Replicator:
         )
 
     def _contest(self, current: Replicas, candidate: Replicas) -> Contest:
-        """Pairs of windows until a look decides or the budget is spent; what the last look said is
-        the verdict, as each look is one more chance to err."""
-        found = self._paired(current, candidate)
-        looked = self._look(found) if len(found) >= PAIRS_MIN else None
-        over: OutOfTime | None = None
-        while len(found) < self.rules.pairs_max and not _is_decided(looked):
+        """Measure pairs of windows until a look decides or the budget is spent.
+
+        The last look is the verdict: looking again would be one more chance to err.
+        """
+        pairs = self._round_pairs(current, candidate)
+        look = self._look(pairs) if len(pairs) >= PAIRS_MIN else None
+        out_of_time: OutOfTime | None = None
+        while len(pairs) < self.rules.pairs_max and not _is_decided(look):
             try:
-                found.append(self._pair(current, candidate, len(found) % 2 == 1))
+                pairs.append(self._measure_pair(current, candidate, len(pairs) % 2 == 1))
             except OutOfTime as reason:
-                over = reason
+                out_of_time = reason
                 break
-            if len(found) >= PAIRS_MIN:
-                looked = self._look(found)
-        if looked is None:
-            assert over is not None  # the budget is of PAIRS_MIN pairs at least
-            raise over
-        contest = self._concluded(found, *looked)
+            if len(pairs) >= PAIRS_MIN:
+                look = self._look(pairs)
+        if look is None:
+            assert out_of_time is not None  # the budget is of PAIRS_MIN pairs at least
+            raise out_of_time
+        contest = self._conclude(pairs, *look)
         self.contests.append(contest)
         self.say(contest.why)
-        if over is not None:
-            raise over
+        if out_of_time is not None:
+            raise out_of_time
         return contest
 
-    def _paired(self, current: Replicas, candidate: Replicas) -> list[tuple[Measured, Measured]]:
-        """Their windows of the exhaustive rounds, as far as a comparison may go."""
-        found = []
+    def _round_pairs(
+        self, current: Replicas, candidate: Replicas
+    ) -> list[tuple[MeasuredWindow, MeasuredWindow]]:
+        """Return the pairs of both r in the exhaustive rounds, at most `pairs_max`."""
+        pairs = []
         for turn in self.rounds[: self.rules.pairs_max]:
-            of = {window.replicas: window for window in turn}
-            if current in of and candidate in of:
-                found.append((of[current], of[candidate]))
-        return found
+            by_replicas = {window.replicas: window for window in turn}
+            if current in by_replicas and candidate in by_replicas:
+                pairs.append((by_replicas[current], by_replicas[candidate]))
+        return pairs
 
-    def _pair(
+    def _measure_pair(
         self, current: Replicas, candidate: Replicas, swap: bool
-    ) -> tuple[Measured, Measured]:
-        """Both in turn, the order alternating, on the same arrivals."""
+    ) -> tuple[MeasuredWindow, MeasuredWindow]:
+        """Measure both in turn on the same arrivals; `swap` has the candidate first."""
         pair = self._next_pair()
         order = (candidate, current) if swap else (current, candidate)
-        one, other = (self._window(replicas, pair) for replicas in order)
-        return (other, one) if swap else (one, other)
+        first, second = (self._window(replicas, pair) for replicas in order)
+        return (second, first) if swap else (first, second)
 
-    def _look(self, found: Sequence[tuple[Measured, Measured]]) -> tuple[Significance, Verdict]:
+    def _look(
+        self, measured_pairs: Sequence[tuple[MeasuredWindow, MeasuredWindow]]
+    ) -> tuple[Significance, Verdict]:
         """Return the evidence of the pairs so far."""
-        rules, pairs = self.rules, _steady_pairs(found)
-        seen = significance(pairs, rules.target, rules.stretch_s, self.rng)
-        verdict = seen.verdict(rules.levels[len(found) - PAIRS_MIN])
-        if verdict != "worse" and not _steady([theirs for _, theirs in found]).reached:
-            return seen, "not steady"
-        return seen, verdict
+        rules, pairs = self.rules, _steady_pairs(measured_pairs)
+        evidence = significance(pairs, rules.target, rules.stretch_s, self.rng)
+        verdict = evidence.verdict(rules.levels[len(measured_pairs) - PAIRS_MIN])
+        if verdict != "worse" and not _steady([window for _, window in measured_pairs]).reached:
+            return evidence, "not steady"
+        return evidence, verdict
 
-    def _concluded(
-        self, found: Sequence[tuple[Measured, Measured]], seen: Significance, verdict: Verdict
+    def _conclude(
+        self,
+        measured_pairs: Sequence[tuple[MeasuredWindow, MeasuredWindow]],
+        evidence: Significance,
+        verdict: Verdict,
     ) -> Contest:
         """Return the comparison with its figures and intervals."""
-        rules, pairs = self.rules, _steady_pairs(found)
+        rules, pairs = self.rules, _steady_pairs(measured_pairs)
         current, candidate = (
-            self.point(side[0].replicas, side) for side in zip(*found, strict=True)
+            self.point(side[0].replicas, side) for side in zip(*measured_pairs, strict=True)
         )
         quotient = ratio(pairs, rules.target, rules.stretch_s, self.rng)
-        requests = sum(one.requests + other.requests for one, other in found)
-        contest = Contest(current, candidate, len(found), requests, seen, quotient, verdict, "")
-        return replace(contest, why=_why(rules.target, contest))
+        requests = sum(first.requests + second.requests for first, second in measured_pairs)
+        contest = Contest(
+            current, candidate, len(measured_pairs), requests, evidence, quotient, verdict, ""
+        )
+        return replace(contest, why=_explain(rules.target, contest))
 
-    def _window(self, replicas: Replicas, pair: int) -> Measured:
+    def _window(self, replicas: Replicas, pair: int) -> MeasuredWindow:
         measured = self.run_window(replicas, pair)
         self.windows.append(measured)
         return measured
@@ -261,23 +272,26 @@ class Replicator:
         return self._pairs - 1
 
 
-def _is_decided(looked: tuple[Significance, Verdict] | None) -> bool:
-    return looked is not None and looked[1] in ("better", "worse")
+def _is_decided(look: tuple[Significance, Verdict] | None) -> bool:
+    return look is not None and look[1] in ("better", "worse")
 
 
-def _steady(found: Sequence[Measured]) -> Steady:
-    windows = [one.window for one in found]
+def _steady(measured: Sequence[MeasuredWindow]) -> Steady:
+    windows = [window.window for window in measured]
     return steady_state([w.at_s for w in windows], [w.latency_ms for w in windows])
 
 
-def _steady_pairs(found: Sequence[tuple[Measured, Measured]]) -> list[Pair]:
-    """Return the windows of both sides from where both are steady."""
-    from_s = max(_steady(side).from_s for side in zip(*found, strict=True))
-    return [(one.window.after(from_s), other.window.after(from_s)) for one, other in found]
+def _steady_pairs(measured_pairs: Sequence[tuple[MeasuredWindow, MeasuredWindow]]) -> list[Pair]:
+    """Return the windows of both sides from the time when both are steady."""
+    from_s = max(_steady(side).from_s for side in zip(*measured_pairs, strict=True))
+    return [
+        (first.window.after(from_s), second.window.after(from_s))
+        for first, second in measured_pairs
+    ]
 
 
-def _why(target: Target, contest: Contest) -> str:
-    words = {
+def _explain(target: Target, contest: Contest) -> str:
+    verdict_text = {
         "better": "lower",
         "worse": "higher",
         "insufficient": "not shown to be lower",
@@ -287,7 +301,7 @@ def _why(target: Target, contest: Contest) -> str:
     p = min(contest.significance.p_better, contest.significance.p_worse)
     return (
         f"{target} of {candidate.replicas} {candidate.value_ms:.0f} ms, of {current.replicas} "
-        f"{current.value_ms:.0f} ms: {words} (ratio {quotient.ratio:.2f}, "
+        f"{current.value_ms:.0f} ms: {verdict_text} (ratio {quotient.ratio:.2f}, "
         f"{quotient.ratio_low:.2f} to {quotient.ratio_high:.2f}, p {p:.3g}, "
         f"{contest.pairs} pairs)"
     )

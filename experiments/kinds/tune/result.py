@@ -1,4 +1,4 @@
-"""Result of a search: the request, the inputs of Alg. 1, every step, the r it stands at."""
+"""Result of a search: the request, the inputs of Alg. 1, every step, and the chosen r."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from core.runfiles.manifest import manifest_if_any
 from experiments.kinds.tune.evidence import Ratio, Window, ratio
 from experiments.kinds.tune.loads import total
-from experiments.kinds.tune.replicator import Contest, Measured, Point, Replicator
+from experiments.kinds.tune.replicator import Contest, MeasuredWindow, Point, Replicator
 from experiments.kinds.tune.section import Target, TuneSection
 from experiments.record.metrics.improvement import STATISTICS
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, Floats, samples_beyond
@@ -31,12 +31,12 @@ SEARCH = "walk.json"  # of a run's folder: the search as it went
 
 
 def analyse(folder: Path) -> Findings:
-    """Return the search; it was decided while it went."""
+    """Return the result of the search, which was decided during the run."""
     result = json.loads((folder / SEARCH).read_text(encoding="utf-8"))
-    cut = [] if result["complete"] else [f"the search was cut short: {result['stopped']}"]
-    verdicts = not_measured(manifest_if_any(folder)["verdicts"], cut)
-    said = f"r = ({', '.join(map(str, result['chosen']))})" if result["chosen"] else ""
-    return Findings(result, verdicts, found=said)
+    reasons = [] if result["complete"] else [f"the search was cut short: {result['stopped']}"]
+    verdicts = not_measured(manifest_if_any(folder)["verdicts"], reasons)
+    chosen = f"r = ({', '.join(map(str, result['chosen']))})" if result["chosen"] else ""
+    return Findings(result, verdicts, found=chosen)
 
 
 def result_json(
@@ -47,12 +47,12 @@ def result_json(
     *,
     complete: bool,
 ) -> dict[str, object]:
-    """Everything of a tune, also of one that was cut short (`complete` is then False).
+    """Return the whole result of a tune, also of one that was cut short (`complete` is then False).
 
-    `iterations` counts as in the paper's Tables 4 and 6: the points measured, the start among them.
+    `iterations` counts as in the paper's Tables 4 and 6: all measured points with the start.
     """
     exhaustive = _exhaustive(replicator)
-    spent = sum(window.requests for found in replicator.rounds for window in found)
+    round_requests = sum(window.requests for windows in replicator.rounds for window in windows)
     chosen = replicator.chosen
     return {
         "asked": section.model_dump(mode="json"),
@@ -65,7 +65,7 @@ def result_json(
         "chosen": None if chosen is None else list(chosen.replicas),
         "iterations": len(replicator.contests) + (replicator.start is not None),
         "windows": len(replicator.windows),
-        "requests": {"walk": replicator.requests - spent, "exhaustive": spent},
+        "requests": {"walk": replicator.requests - round_requests, "exhaustive": round_requests},
         "pairs_max": replicator.rules.pairs_max,
         "error": replicator.rules.error,
         "levels": list(replicator.rules.levels),
@@ -126,58 +126,60 @@ def _step(number: int, step: Contest) -> dict[str, object]:
 
 
 def _exhaustive(replicator: Replicator) -> dict[str, object] | None:
-    """Every feasible r over the complete rounds, and the chosen one against the least of them.
+    """Return every feasible r over the complete rounds, and the chosen one over the best of them.
 
     The least of several noisy figures looks lower than it is, so the ratio errs upwards.
     """
     rounds = replicator.rounds
     if not rounds or replicator.chosen is None:
         return None
-    by_replicas = {found[0].replicas: found for found in zip(*rounds, strict=True)}
-    points = {r: replicator.point(r, found) for r, found in by_replicas.items()}
+    by_replicas = {windows[0].replicas: windows for windows in zip(*rounds, strict=True)}
+    points = {r: replicator.point(r, windows) for r, windows in by_replicas.items()}
     best = min(points.values(), key=lambda point: point.value_ms)
-    ours = replicator.chosen.replicas
+    chosen = replicator.chosen.replicas
     from_s = max(point.steady.from_s for point in points.values())
-    seen = {r: _Seen(found, from_s) for r, found in by_replicas.items()}
-    quotient = _quotient(replicator, seen, best.replicas, ours, replicator.rules.target)
+    steady_rounds = {r: _SteadyRounds(windows, from_s) for r, windows in by_replicas.items()}
+    quotient = _quotient(replicator, steady_rounds, best.replicas, chosen, replicator.rules.target)
     return {
         "rounds": len(rounds),
         "points": [_point(point) for point in points.values()],
         "best": list(best.replicas),
         **asdict(quotient),
-        "cases": [_case(replicator, seen, target) for target in get_args(Target)],
+        "cases": [_case(replicator, steady_rounds, target) for target in get_args(Target)],
     }
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _SteadyRounds:
     """The windows of one r over the rounds, counted from `from_s` on."""
 
-    found: Sequence[Measured]
+    measured: Sequence[MeasuredWindow]
     from_s: float
 
     def windows(self) -> list[Window]:
-        return [one.window.after(self.from_s) for one in self.found]
+        return [window.window.after(self.from_s) for window in self.measured]
 
     def latency_ms(self) -> Floats:
         return np.concatenate([window.latency_ms for window in self.windows()])
 
     def variability(self, target: Target) -> tuple[float, ...]:
-        tiers = zip(*(one.tiers for one in self.found), strict=True)
+        tiers = zip(*(window.tiers for window in self.measured), strict=True)
         return tuple(total(tier).variability(target) for tier in tiers)
 
 
 def _case(
-    replicator: Replicator, seen: Mapping[Replicas, _Seen], target: Target
+    replicator: Replicator, steady_rounds: Mapping[Replicas, _SteadyRounds], target: Target
 ) -> dict[str, object]:
-    """Alg. 1 as published, on the rounds' figures of one target: a lower figure is taken, whatever
-    its interval. `factor` is that of r = 1 over the chosen one's."""
+    """Run Alg. 1 as published on the rounds' figures of one target: it accepts a lower figure
+    without regard to its interval. `factor` is the figure of r = 1 over the chosen one's."""
     statistic, quantile = STATISTICS[target]
-    value_ms = {r: statistic(one.latency_ms()) for r, one in seen.items()}
-    search = search_replicas(seen, lambda r: (value_ms[r], seen[r].variability(target)))
+    value_ms = {r: statistic(rounds.latency_ms()) for r, rounds in steady_rounds.items()}
+    search = search_replicas(
+        steady_rounds, lambda r: (value_ms[r], steady_rounds[r].variability(target))
+    )
     best = min(value_ms, key=lambda r: value_ms[r])
-    least = min(one.latency_ms().size for one in seen.values())
-    ones = (1,) * len(search.replicas)
+    samples_min = min(rounds.latency_ms().size for rounds in steady_rounds.values())
+    all_ones = (1,) * len(search.replicas)
     return {
         "target": target,
         "walk": [
@@ -186,21 +188,21 @@ def _case(
         ],
         "chosen": list(search.replicas),
         "best": list(best),
-        "factor": value_ms[ones] / value_ms[search.replicas],
-        "enough": quantile is None or samples_beyond(quantile, least) >= SAMPLES_BEYOND_MIN,
-        **asdict(_quotient(replicator, seen, best, search.replicas, target)),
+        "factor": value_ms[all_ones] / value_ms[search.replicas],
+        "enough": quantile is None or samples_beyond(quantile, samples_min) >= SAMPLES_BEYOND_MIN,
+        **asdict(_quotient(replicator, steady_rounds, best, search.replicas, target)),
     }
 
 
 def _quotient(
     replicator: Replicator,
-    seen: Mapping[Replicas, _Seen],
+    steady_rounds: Mapping[Replicas, _SteadyRounds],
     best: Replicas,
-    ours: Replicas,
+    chosen: Replicas,
     target: Target,
 ) -> Ratio:
-    """ours / best with its 95 % interval."""
-    if best == ours:
+    """Return chosen / best with its 95 % interval."""
+    if best == chosen:
         return Ratio(1.0, 1.0, 1.0)
-    pairs = list(zip(seen[best].windows(), seen[ours].windows(), strict=True))
+    pairs = list(zip(steady_rounds[best].windows(), steady_rounds[chosen].windows(), strict=True))
     return ratio(pairs, target, replicator.rules.stretch_s, replicator.rng)

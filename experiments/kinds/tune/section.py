@@ -1,4 +1,4 @@
-"""`[tune]`, or the options of `sparecraft tune`: what is searched for, and at what expense."""
+"""`[tune]`, or the options of `sparecraft tune`: the target of the search, and its limits."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 The model is coarse on purpose, because it only gives a start and the fleet decides. The work of a
 page at the front is the estimate of sPARE 5.1.1, less the time in which the page waited for its
-queries; all work is exponential, and that of copies independent, as windows at r = 1 do not show
-their correlation. Neighbours arrive as the design draws them, and leave a server the
-rest of its cores.
+queries. All work is exponential. The work of copies is independent, because windows at r = 1 do
+not show their correlation. Neighbours arrive as the design draws them, and leave a server the rest
+of its cores.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ _WORK_LEAST = 0.1  # of a front tier's processing time: waiting cannot be all of
 
 def simulated_optimum(
     loads: Sequence[TierLoad],
-    seen: Sequence[TierWindow],
+    windows: Sequence[TierWindow],
     interference: Interference,
     policy: str,
     feasible: Sequence[Replicas],
     target: Target,
     seed: int,
 ) -> Replicas:
-    """Return the feasible r with the least simulated target; of equals, that with the fewest
+    """Return the feasible r with the least simulated target; among equals, the one with the fewest
     copies.
 
-    Parameters: loads and seen from windows at r = 1, tiers from the front; feasible not empty.
+    Parameters: loads and windows, both measured at r = 1, tiers from the front; feasible not empty.
     Raises: EnvironmentMissing without the simulator.
     """
-    work_s = _work_s(loads, seen)
+    work_s = _work_s(loads, windows)
     scenarios = [
         _scenario(loads, work_s, interference, policy, replicas, seed) for replicas in feasible
     ]
-    found = zip(feasible, program.reports(scenarios), strict=True)
-    stable = {r: _value_s(report, target) for r, report in found if report["stopped"] == "done"}
+    reports = zip(feasible, program.reports(scenarios), strict=True)
+    stable = {r: _value_s(report, target) for r, report in reports if report["stopped"] == "done"}
     return min(stable, key=lambda r: (stable[r], sum(r))) if stable else feasible[0]
 
 
-def _work_s(loads: Sequence[TierLoad], seen: Sequence[TierWindow]) -> list[float]:
-    """Core seconds of one copy in each tier, without what it waits for the tier below."""
-    found = []
+def _work_s(loads: Sequence[TierLoad], windows: Sequence[TierWindow]) -> list[float]:
+    """Return the core seconds of one copy in each tier, without its wait for the tier below."""
+    work_s = []
     for index, load in enumerate(loads):
         waiting_s = 0.0
         if index + 1 < len(loads):
             calls = loads[index + 1].request_per_s / load.request_per_s
-            share = min(1.0, load.cores)  # what the estimator gave a request that was alone
-            waiting_s = share * calls * seen[index + 1].mean_us() / 1e6
-        found.append(max(load.processing_s - waiting_s, _WORK_LEAST * load.processing_s))
-    return found
+            share = min(1.0, load.cores)  # the estimator's share for a request that is alone
+            waiting_s = share * calls * windows[index + 1].mean_us() / 1e6
+        work_s.append(max(load.processing_s - waiting_s, _WORK_LEAST * load.processing_s))
+    return work_s
 
 
 def _scenario(
@@ -68,7 +68,7 @@ def _scenario(
     replicas: Replicas,
     seed: int,
 ) -> Scenario:
-    """One r as the simulator reads it; the same seed for all."""
+    """Return the simulator's scenario for one r; all have the same seed."""
     tiers: list[TierScenario] = []
     for index, (load, r) in enumerate(zip(loads, replicas, strict=True)):
         tier: TierScenario = {
@@ -103,9 +103,9 @@ def _is_disturbed(pattern: str, index: int, tiers: int) -> bool:
 
 
 def _speed(interference: Interference) -> float:
-    """Return the share that a neighbour leaves, mean over the kinds that are drawn."""
-    left = {"cpu": 1.0 / (1.0 + interference.cpu_workers), "iperf": _IPERF_SPEED}
-    return sum(left[kind] for kind in interference.kinds) / len(interference.kinds)
+    """Return the share of speed that a neighbour leaves, the mean over the design's kinds."""
+    speeds = {"cpu": 1.0 / (1.0 + interference.cpu_workers), "iperf": _IPERF_SPEED}
+    return sum(speeds[kind] for kind in interference.kinds) / len(interference.kinds)
 
 
 def _value_s(report: Report, target: Target) -> float:

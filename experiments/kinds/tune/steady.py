@@ -6,10 +6,10 @@ rest is least (White 1997), here of batches of 5 requests, at most half of them.
 beyond a third means that the series was still moving: no steady state was reached (an overloaded
 tier's queue, for instance, grows until the end).
 
-By chance the minimum may be anywhere, and would cost samples. So the first cut is taken whose
-squared standard error is within a fifth of the least.
+The minimum may lie anywhere by chance, and a late one would cost samples. So the rule takes the
+first cut whose squared standard error is within a fifth of the least.
 
-Latencies have heavy tails and neighbours come in bursts, which are no transient. So the rule uses
+Latencies have heavy tails, and neighbours come in bursts, which are no transient. So the rule uses
 logarithms, and the requests of all windows of one r in the order of their time since the window's
 start: a transient is at the same time in each window, a burst is not.
 """
@@ -25,7 +25,7 @@ from experiments.record.metrics.latency import Floats
 
 _BATCH = 5
 _TOLERANCE = 1.2
-_BATCHES_MIN = 8  # fewer say nothing: the whole series is kept
+_BATCHES_MIN = 8  # with fewer batches the whole series is kept
 
 
 @dataclass(frozen=True)
@@ -42,19 +42,19 @@ def steady_state(at_s: Sequence[Floats], latency_ms: Sequence[Floats]) -> Steady
 
     Parameters: per window, at_s (n,) float [s] since its start and latency_ms (n,) float [ms].
     """
-    when = np.concatenate(at_s)
-    order = np.argsort(when, kind="stable")
-    when, values = when[order], np.log(np.maximum(np.concatenate(latency_ms)[order], 1e-3))
+    times_s = np.concatenate(at_s)
+    order = np.argsort(times_s, kind="stable")
+    times_s, values = times_s[order], np.log(np.maximum(np.concatenate(latency_ms)[order], 1e-3))
     count = values.size // _BATCH
     if count < _BATCHES_MIN:
         return Steady(0.0, reached=True)
     batches = values[: count * _BATCH].reshape(count, _BATCH).mean(axis=1)
     errors = _standard_errors(batches, count // 2 + 1)
     cut = int(np.argmax(errors <= _TOLERANCE * errors.min()))
-    return Steady(float(when[cut * _BATCH]) if cut else 0.0, reached=cut <= count / 3)
+    return Steady(float(times_s[cut * _BATCH]) if cut else 0.0, reached=cut <= count / 3)
 
 
 def _standard_errors(batches: Floats, cuts: int) -> Floats:
-    """Squared standard error of the mean of batches[d:], for d = 0..cuts-1."""
-    left = np.array([batches[cut:] for cut in range(cuts)], dtype=object)
-    return np.array([((rest - rest.mean()) ** 2).sum() / rest.size**2 for rest in left])
+    """Return the squared standard error of the mean of batches[d:], for d = 0..cuts-1."""
+    rests = np.array([batches[cut:] for cut in range(cuts)], dtype=object)
+    return np.array([((rest - rest.mean()) ** 2).sum() / rest.size**2 for rest in rests])

@@ -14,7 +14,7 @@ IN_PYTHON = tuple(sorted(path.stem for path in Path(__file__).parent.glob("[a-z]
 
 
 def check_protocol(protocol: str, spoken: tuple[str, ...] = SPOKEN) -> None:
-    """Raises: InputError for one that no built-in client speaks."""
+    """Raise InputError for a protocol that no built-in client speaks."""
     if protocol not in spoken:
         raise InputError(
             "load: protocol of the entry",
@@ -25,7 +25,7 @@ def check_protocol(protocol: str, spoken: tuple[str, ...] = SPOKEN) -> None:
 
 
 def client_class(protocol: str) -> type[Client]:
-    """Return the client of a protocol. Raises: InputError for one that has no file here."""
+    """Return the client class of a protocol. Raises: InputError for one that has no file here."""
     check_protocol(protocol, IN_PYTHON)
-    found: type[Client] = import_module(f"{__name__}.{protocol}").CLIENT
-    return found
+    client: type[Client] = import_module(f"{__name__}.{protocol}").CLIENT
+    return client

@@ -29,8 +29,8 @@ class HttpClient(ByteClient):
         close = "" if self.keep_alive else "Connection: close\r\n"
         return f"GET {text}{self._head}{close}\r\n".encode()
 
-    def read_reply(self, pieces: Iterator[bytes], wanted: bytes | Expected, reply: Reply) -> None:
-        response = HTTPResponse(wanted.method if isinstance(wanted, Expected) else "GET")
+    def read_reply(self, pieces: Iterator[bytes], expected: bytes | Expected, reply: Reply) -> None:
+        response = HTTPResponse(expected.method if isinstance(expected, Expected) else "GET")
         try:
             _feed(response, pieces)
         except HTTPParseError as error:
@@ -40,12 +40,12 @@ class HttpClient(ByteClient):
             reply.bytes = len(response._body_buffer)
             reply.begin = bytes(response._body_buffer[:BEGIN_BYTES])
         reply.keep = not response.should_close()
-        if isinstance(wanted, Expected):
+        if isinstance(expected, Expected):
             body = bytes(response._body_buffer)
-            reply.outcome, reply.reason = wanted.judge(reply.status, response.items(), body)
+            reply.outcome, reply.reason = expected.judge(reply.status, response.items(), body)
         elif reply.status != 200:
             reply.outcome = "bad_status"
-        elif wanted not in response._body_buffer:
+        elif expected not in response._body_buffer:
             reply.outcome = "bad_content"
 
 

@@ -25,7 +25,7 @@ class MemcachedClient(ByteClient):
         value = value_of(key, int(size[0]))
         return f"{command} {key} 0 0 {len(value)}\r\n".encode() + value + b"\r\n"
 
-    def read_reply(self, pieces: Iterator[bytes], wanted: bytes, reply: Reply) -> None:
+    def read_reply(self, pieces: Iterator[bytes], expected: bytes, reply: Reply) -> None:
         stream = Stream(pieces)
         content = b""
         line = stream.line()
@@ -38,7 +38,7 @@ class MemcachedClient(ByteClient):
             reply.outcome = "bad_status"
         elif line not in (b"END", b"STORED", b"NOT_STORED"):
             raise Garbled
-        elif wanted not in (content or line):
+        elif expected not in (content or line):
             reply.outcome = "bad_content"
 
 

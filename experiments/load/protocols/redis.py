@@ -19,25 +19,25 @@ class RedisClient(ByteClient):
     def request(self, text: str) -> bytes:
         """Return the command `text` as an array of bulk strings."""
         command, key, *rest = text.split(" ")
-        words = [command.encode(), key.encode()]
+        arguments = [command.encode(), key.encode()]
         if rest:
             field, size = rest
-            words += [field.encode(), value_of(key, int(size))]
-        parts = b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
-        return b"*%d\r\n" % len(words) + parts
+            arguments += [field.encode(), value_of(key, int(size))]
+        strings = b"".join(b"$%d\r\n%s\r\n" % (len(argument), argument) for argument in arguments)
+        return b"*%d\r\n" % len(arguments) + strings
 
-    def read_reply(self, pieces: Iterator[bytes], wanted: bytes, reply: Reply) -> None:
+    def read_reply(self, pieces: Iterator[bytes], expected: bytes, reply: Reply) -> None:
         stream = Stream(pieces)
         first = stream.line()
-        content = _value(stream, first, depth=0)
+        content = _read_value(stream, first, depth=0)
         reply.bytes, reply.keep = len(content), stream.is_empty
         if first.startswith(b"-"):
             reply.outcome = "bad_status"
-        elif wanted not in content:
+        elif expected not in content:
             reply.outcome = "bad_content"
 
 
-def _value(stream: Stream, line: bytes, depth: int) -> bytes:
+def _read_value(stream: Stream, line: bytes, depth: int) -> bytes:
     kind, rest = line[:1], line[1:]
     if kind in (b"+", b"-", b":"):
         return rest
@@ -46,7 +46,7 @@ def _value(stream: Stream, line: bytes, depth: int) -> bytes:
         return b"" if size < 0 else stream.block(size)
     if kind == b"*" and depth < 4:
         count = size_in(rest)
-        return b"".join(_value(stream, stream.line(), depth + 1) for _ in range(count))
+        return b"".join(_read_value(stream, stream.line(), depth + 1) for _ in range(count))
     raise Garbled
 
 

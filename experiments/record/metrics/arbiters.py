@@ -11,14 +11,15 @@ from experiments.record.records import VERDICTS
 
 Blocks = Mapping[str, Sequence[tuple[float, float]]]
 _COUNTERS = ("received", "replicas_sent", "replicas_wasted", "wasted_us")
-_OF_SERVERS = ("latency_us_sum", "latency_count")  # of each server: added up
+_SERVER_COUNTERS = ("latency_us_sum", "latency_count")  # of each server: added up
 
 
 def replication_load(
     arbiters: pl.DataFrame, blocks: Blocks
 ) -> dict[str, dict[str, dict[str, object]]]:
-    """Per arm and tier: requests received, replicas sent and wasted, and the work thrown away; the
-    mean latency of what servers answered.
+    """Return by arm and tier the received requests, sent and wasted replicas, and wasted work.
+
+    Also the mean latency of the servers' answers.
 
     Parameters: arbiters, one row per poll and server, counters cumulative; blocks, start and end
     [s] of each stretch in which an arm was measured.
@@ -26,10 +27,10 @@ def replication_load(
     replicas_per_request}}}. A counter that went back (the arbiter restarted) leaves its block out.
     """
     result: dict[str, dict[str, dict[str, object]]] = {}
-    if not set(_OF_SERVERS) <= set(arbiters.columns):
+    if not set(_SERVER_COUNTERS) <= set(arbiters.columns):
         return result
-    summed = arbiters.with_columns(pl.col(*_OF_SERVERS).sum().over("time_s", "tier"))
-    for arm, tier, totals in _grown(summed, blocks, (*_COUNTERS, *_OF_SERVERS)):
+    summed = arbiters.with_columns(pl.col(*_SERVER_COUNTERS).sum().over("time_s", "tier"))
+    for arm, tier, totals in _counter_growth(summed, blocks, (*_COUNTERS, *_SERVER_COUNTERS)):
         answered = totals["latency_count"]
         sent, received = totals["replicas_sent"], totals["received"]
         result.setdefault(arm, {})[tier] = {
@@ -44,20 +45,22 @@ def replication_load(
 
 
 def agreement(arbiters: pl.DataFrame, blocks: Blocks) -> dict[str, dict[str, dict[str, int]]]:
-    """Per arm and tier: reads whose replies were equal, different, not compared, or refused.
+    """Return by arm and tier the reads with equal, different, not compared, or refused replies.
 
     Parameters: as `replication_load`.  Returns: {arm: {tier: {equal, different, not_compared,
-    refused}}}, only where an arbiter held replies against each other.
+    refused}}}, only for arbiters that compared replies.
     """
     result: dict[str, dict[str, dict[str, int]]] = {}
-    for arm, tier, totals in _grown(arbiters, blocks, [f"replies_{name}" for name in VERDICTS]):
+    for arm, tier, totals in _counter_growth(
+        arbiters, blocks, [f"replies_{name}" for name in VERDICTS]
+    ):
         if any(totals.values()):
-            found = {name: totals[f"replies_{name}"] for name in VERDICTS}
-            result.setdefault(arm, {})[tier] = found
+            counts = {name: totals[f"replies_{name}"] for name in VERDICTS}
+            result.setdefault(arm, {})[tier] = counts
     return result
 
 
-def _grown(
+def _counter_growth(
     arbiters: pl.DataFrame, blocks: Blocks, counters: Sequence[str]
 ) -> Iterator[tuple[str, str, dict[str, int]]]:
     """Yield the growth of the counters of each tier's arbiter over each arm's blocks."""
@@ -76,15 +79,15 @@ def _totals(
     rows: pl.DataFrame, blocks: Sequence[tuple[float, float]], counters: Sequence[str]
 ) -> dict[str, int] | None:
     totals = dict.fromkeys(counters, 0)
-    seen = False
+    was_polled = False
     for start_s, end_s in blocks:
-        inside = rows.filter(pl.col("time_s").is_between(start_s, end_s))
-        if inside.height < 2:
+        polls = rows.filter(pl.col("time_s").is_between(start_s, end_s))
+        if polls.height < 2:
             continue
-        grown = {name: int(inside[name][-1]) - int(inside[name][0]) for name in counters}
-        if min(grown.values()) < 0:
+        growth = {name: int(polls[name][-1]) - int(polls[name][0]) for name in counters}
+        if min(growth.values()) < 0:
             continue
-        seen = True
-        for name, value in grown.items():
+        was_polled = True
+        for name, value in growth.items():
             totals[name] += value
-    return totals if seen else None
+    return totals if was_polled else None

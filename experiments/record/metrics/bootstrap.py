@@ -70,9 +70,9 @@ Value = Callable[[Sequence[Floats]], float | None]  # of each arm's latencies [m
 
 
 def correlated_s(manifest: Mapping[str, Any]) -> float:
-    """About how long what slows requests lasts: a neighbour's mean run."""
-    asked = (manifest.get("spec") or {}).get("interference") or {}
-    return float(asked.get("mean_run_s") or _BLOCK_S)
+    """Return about the length of a disturbance: a neighbour's mean run [s]."""
+    interference = (manifest.get("spec") or {}).get("interference") or {}
+    return float(interference.get("mean_run_s") or _BLOCK_S)
 
 
 def seeded(manifest: Mapping[str, Any]) -> np.random.Generator:
@@ -108,7 +108,7 @@ def pooled(blocks: Sequence[Block]) -> list[Floats]:
     """Return each arm's latencies over all blocks."""
     strata = [stratum for block in blocks for stratum in block]
     arms = len(strata[0].arms)
-    return [np.concatenate([s.arms[arm].latency_ms for s in strata]) for arm in range(arms)]
+    return [np.concatenate([part.arms[arm].latency_ms for part in strata]) for arm in range(arms)]
 
 
 def intervals(
@@ -122,28 +122,30 @@ def intervals(
     """Return each value of the pooled blocks with its interval (value, low, high).
 
     Parameters: blocks K >= 1 with requests in them; values > 0; block_s float [s] > 0, the length
-    of the moving stretches, about as long as what is correlated (a burst of interference); level
-    in (0, 1), how often an interval may miss.
+    of the moving stretches, about that of a correlated stretch (a burst of interference); level in
+    (0, 1), the share of intervals that may miss.
     Returns: None if the value is not known.
     """
-    whole = pooled(blocks)
-    draws = _draw_count(sum(arm.size for arm in whole))
+    latencies_ms = pooled(blocks)
+    draws = _draw_count(sum(arm.size for arm in latencies_ms))
     within = _log_values(blocks, values, draws, block_s, rng, resample_blocks=False)
-    both = _log_values(blocks, values, draws, block_s, rng, resample_blocks=True)
+    within_and_between = _log_values(blocks, values, draws, block_s, rng, resample_blocks=True)
     stretches = _stretches_per_block(blocks, block_s)
-    found: dict[str, tuple[float, float, float] | None] = {}
+    estimates: dict[str, tuple[float, float, float] | None] = {}
     for name, value in values.items():
-        estimate = value(whole)
-        found[name] = None
+        estimate = value(latencies_ms)
+        estimates[name] = None
         if estimate is not None:
-            half_width = _half_width(within[name], both[name], len(blocks), stretches, level)
+            half_width = _half_width(
+                within[name], within_and_between[name], len(blocks), stretches, level
+            )
             low, high = math.exp(-half_width), math.exp(min(half_width, 50.0))
-            found[name] = (estimate, estimate * low, estimate * high)
-    return found
+            estimates[name] = (estimate, estimate * low, estimate * high)
+    return estimates
 
 
 def _draw_count(samples: int) -> int:
-    """Fewer draws of larger runs: they bound the work, and their variance needs fewer."""
+    """Return the number of draws: fewer for larger runs, which bounds the work."""
     return int(min(DRAWS_MAX, max(DRAWS_MIN, _DRAWN_SAMPLES_MAX // max(1, samples))))
 
 
@@ -152,7 +154,7 @@ def _stretch_s(stratum: Stratum, block_s: float) -> float:
 
 
 def _stretches_per_block(blocks: Sequence[Block], block_s: float) -> float:
-    """Mean number of stretches of time that do not overlap, per block."""
+    """Return the mean number of stretches of time that do not overlap, per block."""
     counts = [
         sum(stratum.length_s / _stretch_s(stratum, block_s) for stratum in block)
         for block in blocks
@@ -171,23 +173,23 @@ def _log_values(
 ) -> dict[str, Floats]:
     """Return the logarithm of each value in each bootstrap draw, (draws,) per value."""
     result = {name: np.empty(draws) for name in values}
-    whole = pooled(blocks)
-    chunk = max(1, _CELLS_MAX // max(1, sum(arm.size for arm in whole)))
+    all_ms = pooled(blocks)
+    chunk = max(1, _CELLS_MAX // max(1, sum(arm.size for arm in all_ms)))
     for first in range(0, draws, chunk):
         count = min(chunk, draws - first)
-        times = _times_drawn(blocks, count, block_s, rng, resample_blocks=resample_blocks)
+        times = _draw_counts(blocks, count, block_s, rng, resample_blocks=resample_blocks)
         for draw in range(count):
             latencies_ms = [
-                np.repeat(arm, of_arm[draw]) for arm, of_arm in zip(whole, times, strict=True)
+                np.repeat(arm, counts[draw]) for arm, counts in zip(all_ms, times, strict=True)
             ]
             full = all(arm.size for arm in latencies_ms)
             for name, value in values.items():
-                found = value(latencies_ms) if full else None
-                result[name][first + draw] = math.nan if found is None else math.log(found)
+                figure = value(latencies_ms) if full else None
+                result[name][first + draw] = math.nan if figure is None else math.log(figure)
     return result
 
 
-def _times_drawn(
+def _draw_counts(
     blocks: Sequence[Block],
     draws: int,
     block_s: float,
@@ -195,8 +197,7 @@ def _times_drawn(
     *,
     resample_blocks: bool,
 ) -> list[NDArray[np.int64]]:
-    """Number of times that each request is in each draw, (draws, requests) per arm, in the order
-    of `pooled`.
+    """Count each request in each draw, (draws, requests) per arm, in the order of `pooled`.
 
     The same stretches of time are drawn in all arms of a stratum.
     """
@@ -205,25 +206,27 @@ def _times_drawn(
     if resample_blocks:
         chosen = rng.integers(count, size=(draws, count))
     parts: list[list[NDArray[np.int64]]] = [[] for _ in blocks[0][0].arms]
-    for which, block in enumerate(blocks):
-        draw, _ = np.nonzero(chosen == which)  # a draw may have the block several times
+    for index, block in enumerate(blocks):
+        draw, _ = np.nonzero(chosen == index)  # a draw may have the block several times
         for stratum in block:
             lengths_s = _lengths_s(stratum, block_s)
             starts_s = rng.uniform(0.0, stratum.length_s, (draw.size, lengths_s.size))
-            for sample, into in zip(stratum.arms, parts, strict=True):
-                into.append(_times(sample.at_s, stratum.length_s, starts_s, lengths_s, draw, draws))
-    return [np.hstack(of_arm) for of_arm in parts]
+            for sample, counts in zip(stratum.arms, parts, strict=True):
+                counts.append(
+                    _count_draws(sample.at_s, stratum.length_s, starts_s, lengths_s, draw, draws)
+                )
+    return [np.hstack(counts) for counts in parts]
 
 
 def _lengths_s(stratum: Stratum, block_s: float) -> Floats:
-    """Lengths of the stretches that make up a stratum; the last is what is left."""
+    """Return the lengths of the stretches of a stratum; the last one is the rest [s]."""
     length_s = _stretch_s(stratum, block_s)
-    whole = math.floor(stratum.length_s / length_s + 1e-9)
-    left_s = stratum.length_s - whole * length_s
-    return np.array([length_s] * whole + ([left_s] if left_s > 1e-9 else []))
+    complete = math.floor(stratum.length_s / length_s + 1e-9)
+    left_s = stratum.length_s - complete * length_s
+    return np.array([length_s] * complete + ([left_s] if left_s > 1e-9 else []))
 
 
-def _times(
+def _count_draws(
     at_s: Floats,
     length_s: float,
     starts_s: Floats,
@@ -231,32 +234,40 @@ def _times(
     draw: NDArray[np.intp],
     draws: int,
 ) -> NDArray[np.int64]:
-    """Number of times that the stretches of each draw hold each request, (draws, n); a stretch that
-    passes the end goes on from the begin."""
+    """Count the stretches of each draw that hold each request, (draws, n).
+
+    A stretch that passes the end continues at the begin.
+    """
     width = at_s.size + 1
     rows = np.broadcast_to((draw * width)[:, None], starts_s.shape)
     ends_s = starts_s + lengths_s
-    around = ends_s > length_s
+    wraps = ends_s > length_s
     change = np.zeros(draws * width, dtype=np.int64)
     for sign, edges in (
         (1, rows + np.searchsorted(at_s, starts_s)),
         (-1, rows + np.searchsorted(at_s, ends_s)),
-        (1, rows[around]),
-        (-1, rows[around] + np.searchsorted(at_s, ends_s[around] - length_s)),
+        (1, rows[wraps]),
+        (-1, rows[wraps] + np.searchsorted(at_s, ends_s[wraps] - length_s)),
     ):
         change += sign * np.bincount(edges.ravel(), minlength=draws * width)
     counts: NDArray[np.int64] = np.cumsum(change.reshape(draws, width), axis=1)[:, :-1]
     return counts
 
 
-def _half_width(within: Floats, both: Floats, blocks: int, stretches: float, level: float) -> float:
-    """Steps 3 and 4 of the module's method: half the interval's width in log f."""
+def _half_width(
+    within: Floats, within_and_between: Floats, blocks: int, stretches: float, level: float
+) -> float:
+    """Return half the interval's width in log f, by steps 3 and 4 of the module's method."""
     variance_within = float(np.nanvar(within, ddof=1))
     w = variance_within * stretches / (stretches - 1.0)
     w_freedom = blocks * (stretches - 1.0)
     b = 0.0
     if blocks > 1:
-        b = max(0.0, float(np.nanvar(both, ddof=1)) - variance_within) * blocks / (blocks - 1.0)
+        b = (
+            max(0.0, float(np.nanvar(within_and_between, ddof=1)) - variance_within)
+            * blocks
+            / (blocks - 1.0)
+        )
     total = w + b
     if total <= 0.0:
         return 0.0

@@ -13,8 +13,8 @@ BOX_QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.50, "p75": 0.75, "p95": 0.95,
 def box_plot(latencies_ms: Floats) -> dict[str, object] | None:
     """Box from the quartiles, whiskers from 5 % to 95 %, p99, mean and maximum; None if empty.
 
-    Whiskers at fixed percentiles, not at 1.5 inter-quartile ranges: latency is skewed, and the
-    tail is what is looked at, so it must not be declared an outlier.
+    Whiskers are at fixed percentiles, not at 1.5 inter-quartile ranges: latency is skewed, and the
+    tail is the subject, so it must not be declared an outlier.
     """
     ordered = np.sort(np.asarray(latencies_ms, dtype=np.float64))
     if ordered.size == 0:
@@ -44,15 +44,15 @@ def ccdf(latencies_ms: Floats, points_max: int = 400) -> list[dict[str, float]]:
     beyond = ordered.size - np.append(first[1:], ordered.size)
     values, beyond = values[beyond > 0], beyond[beyond > 0]
     if values.size > points_max:
-        wanted = np.geomspace(1, beyond[0], points_max)
-        kept = np.unique(np.searchsorted(-beyond, -wanted).clip(0, values.size - 1))
-        values, beyond = values[kept], beyond[kept]
+        targets = np.geomspace(1, beyond[0], points_max)
+        indices = np.unique(np.searchsorted(-beyond, -targets).clip(0, values.size - 1))
+        values, beyond = values[indices], beyond[indices]
     return [
         {
             "latency_ms": float(value),
-            "share": float(left / ordered.size),
-            "beyond": int(left),
-            "sufficient": bool(left >= SAMPLES_BEYOND_MIN),
+            "share": float(count / ordered.size),
+            "beyond": int(count),
+            "sufficient": bool(count >= SAMPLES_BEYOND_MIN),
         }
-        for value, left in zip(values, beyond, strict=True)
+        for value, count in zip(values, beyond, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Checks of requests.parquet's frame, and the latency that each request counts with."""
+"""Checks of requests.parquet's frame, and the counted latency of each request."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def prepared(requests: pl.DataFrame, limit_ms: float) -> pl.DataFrame:
     """Return the requests with two latencies for every row.
 
     Parameters: limit_ms, the load's time-out.
-    Returns: `latency_ms` is what the request counts with (`core.statistics.percentiles`): what a
-    user did not get enters at the time-out. `waited_ms` is how long it took, whatever came of it,
-    for what counts failures by themselves; where it was never sent, the time-out.
+    Returns: `latency_ms` is the counted latency (`core.statistics.percentiles`): an answer that the
+    user did not get counts as the time-out. `waited_ms` is the duration whatever the outcome, for
+    figures that count failures separately; the time-out of a request that was never sent.
     Raises: InputError if a column is missing or an outcome is unknown.
     """
     missing = [name for name in _NEEDED if name not in requests.columns]
@@ -66,8 +66,19 @@ def prepared(requests: pl.DataFrame, limit_ms: float) -> pl.DataFrame:
     )
 
 
+def spans_of(requests: pl.DataFrame) -> dict[str, list[tuple[float, float]]]:
+    """Return each arm's blocks: from first to last arrival [s]."""
+    ends = requests.group_by("arm", "repeat").agg(
+        pl.col("intended_s").min().alias("start_s"), pl.col("intended_s").max().alias("end_s")
+    )
+    spans: dict[str, list[tuple[float, float]]] = {}
+    for arm, _, start_s, end_s in ends.sort("start_s").iter_rows():
+        spans.setdefault(arm, []).append((start_s, end_s))
+    return spans
+
+
 def arm_names(requests: pl.DataFrame, manifest: Mapping[str, Any]) -> list[str]:
-    """Arms in the order of the experiment, then any that only the data know."""
-    asked = list((manifest.get("spec") or {}).get("arms") or {})
-    seen = requests["arm"].unique(maintain_order=True).to_list()
-    return asked + [name for name in seen if name not in asked]
+    """Return the arms in the order of the experiment, then any that only the data have."""
+    planned = list((manifest.get("spec") or {}).get("arms") or {})
+    recorded = requests["arm"].unique(maintain_order=True).to_list()
+    return planned + [name for name in recorded if name not in planned]

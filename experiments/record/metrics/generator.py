@@ -18,25 +18,29 @@ _VOIDS = ("cpu", "pace", "lost", "pool", "tasks")
 def generator_blocks(
     requests: pl.DataFrame, manifest: Mapping[str, Any]
 ) -> list[dict[str, object]]:
-    """Return each block's verdict of `saturation.py` on its measured part, with the workers that
-    the runner kept.
-    """
-    kept = (manifest.get("load") or {}).get("blocks") or []
-    workers = {block["repeat"]: block["workers"] for block in kept}
-    found = []
+    """Return each block's verdict of `saturation.py` on its measured part, with its workers."""
+    recorded = (manifest.get("load") or {}).get("blocks") or []
+    workers = {block["repeat"]: block["workers"] for block in recorded}
+    verdicts = []
     for (repeat, arm), block in requests.sort("repeat").group_by(
         "repeat", "arm", maintain_order=True
     ):
-        use = workers.get(repeat) or []
-        verdict = saturation(measured(block), use)
-        found.append(
-            {"repeat": repeat, "arm": arm, "ok": verdict.ok, **asdict(verdict), "workers": use}
+        block_workers = workers.get(repeat) or []
+        verdict = saturation(measured(block), block_workers)
+        verdicts.append(
+            {
+                "repeat": repeat,
+                "arm": arm,
+                "ok": verdict.ok,
+                **asdict(verdict),
+                "workers": block_workers,
+            }
         )
-    return found
+    return verdicts
 
 
 def generator_reasons(blocks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Why the load of these blocks was not what was asked for."""
+    """Return the reasons that the load of these blocks was not as requested."""
     return [
         f"block {block['repeat'] + 1}, {block['arm']}: {reason}"
         for block in blocks

@@ -36,8 +36,7 @@ OF_MANY: Mapping[str, tuple[Callable[[Floats], float], float]] = {
 
 
 class Factor(TypedDict):
-    """Baseline over other with its interval, of so many complete pairs; None where there is none,
-    with a note."""
+    """Baseline over other with its interval and number of complete pairs; None with a note."""
 
     factor: float | None
     ci_low: float | None
@@ -51,8 +50,7 @@ class Factor(TypedDict):
 
 
 def pairs_of(requests: pl.DataFrame, baseline: str, other: str) -> list[list[Stratum]]:
-    """Return the complete pairs of a run, phase by phase, restricted to arrivals that both arms
-    had.
+    """Return the complete pairs of a run, phase by phase, with only the arrivals of both arms.
 
     Parameters: requests with columns arm, repeat, pair, phase, index, intended_s, latency_ms
     (n rows), without the warm-up.
@@ -78,10 +76,10 @@ def improvement(
     rng: np.random.Generator,
     level: float = 1.0 - CONFIDENCE,
 ) -> dict[str, Factor]:
-    """Factor and confidence interval of each statistic; above 1, the other arm is faster.
+    """Return factor and confidence interval of each statistic; above 1, the other arm is faster.
 
     Parameters: pairs from `pairs_of`, K >= 0; block_s float [s] > 0 and rng as in `intervals`;
-    level, of the look that ended the run where it was looked at: then the intervals of all looks
+    level, of the look that ended the run if there were looks: then the intervals of all looks
     together hold with `confidence`.
     Returns: by statistic, p99_9 only from 10,000 requests an arm on.
     """
@@ -96,11 +94,11 @@ def improvement(
         if samples_beyond(share, samples) >= SAMPLES_BEYOND_MIN:
             statistics[name] = (statistic, share)
     values = {name: ratio_of(statistic) for name, (statistic, _) in statistics.items()}
-    found = intervals(pairs, values, block_s=block_s, rng=rng, level=level)
+    estimates = intervals(pairs, values, block_s=block_s, rng=rng, level=level)
     note = "" if len(pairs) > 1 else "one pair: what varies between pairs is not in the interval"
     result: dict[str, Factor] = {}
     for name, (_, quantile) in statistics.items():
-        interval = found[name]
+        interval = estimates[name]
         entry = _unknown("a latency of zero has no ratio")
         if interval is not None:
             entry["factor"], entry["ci_low"], entry["ci_high"] = interval
@@ -114,12 +112,12 @@ def improvement(
 
 
 def no_improvement(note: str) -> dict[str, Factor]:
-    """Return the result of `improvement` where there is no factor, and why."""
+    """Return the result of `improvement` without factors, with the reason as note."""
     return {name: _unknown(note) for name in STATISTICS}
 
 
 def ratio_of(statistic: Callable[[Floats], float]) -> Value:
-    """baseline / other of a statistic; None where either is zero."""
+    """Return baseline / other of a statistic; None if either is zero."""
 
     def value(arms: Sequence[Floats]) -> float | None:
         baseline, other = (statistic(arm) for arm in arms)

@@ -93,7 +93,7 @@ def latency_statistics(latencies_ms: Floats) -> LatencyStatistics:
         "p99_ms": at_ms["p99"],
         "p99_9_ms": at_ms["p99_9"],
         "samples_beyond": beyond,
-        "insufficient": [name for name, left in beyond.items() if left < SAMPLES_BEYOND_MIN],
+        "insufficient": [name for name, number in beyond.items() if number < SAMPLES_BEYOND_MIN],
         "share_above_s": {
             threshold_key(limit): share_above(ordered, limit) for limit in weights.thresholds_s
         },

@@ -38,8 +38,10 @@ class Comparison(TypedDict):
 
 
 class Look(TypedDict):
-    """Comparisons and, where it was set before, the SLO's verdict by arm; and whether it decides:
-    by "figure", by "slo", or not."""
+    """Comparisons, and by arm the verdict of an SLO that was set before.
+
+    decided_by: "figure", "slo" or None.
+    """
 
     comparisons: dict[str, Comparison]
     slo: dict[str, str]
@@ -49,7 +51,7 @@ class Look(TypedDict):
 def levels(shares: Sequence[float], *, ends: bool) -> tuple[float, float]:
     """Return the levels of the newest look, of factors and of the SLO.
 
-    Parameters: shares of all repeats that each look so far had; ends, whether it is the last.
+    Parameters: shares of all repeats in each look so far; ends, True if the newest is the last.
     """
     metric, slo = (look_levels(shares, error, ends=ends)[-1] for error in (ERROR, SLO_ERROR))
     return metric, slo
@@ -64,26 +66,26 @@ def look(
 ) -> Look:
     """Return a look's part of the manifest.
 
-    Parameters: requests as `prepared` gives them, without the warm-up, of the blocks so far; arms,
-    the baseline first; manifest, of which spec and seed are read.
+    Parameters: requests from `prepared`, without the warm-up, of the blocks so far; arms, the
+    baseline first; manifest with spec and seed.
     """
     spec = manifest["spec"]
     metric = spec["design"]["decide"]
     comparisons = {
         arm: compared(pairs_of(requests, arms[0], arm), metric, manifest, level) for arm in arms[1:]
     }
-    found: Look = {"comparisons": comparisons, "slo": {}, "decided_by": None}
-    asked = spec.get("slo") or {}
-    if asked.get("preregistered"):
-        judged = slo_verdict(
-            requests, arms, asked, block_s=correlated_s(manifest), level=slo_level
+    outcome: Look = {"comparisons": comparisons, "slo": {}, "decided_by": None}
+    slo = spec.get("slo") or {}
+    if slo.get("preregistered"):
+        arm_verdicts = slo_verdict(
+            requests, arms, slo, block_s=correlated_s(manifest), level=slo_level
         )["arms"]
-        found["slo"] = {arm: WORDS[one["met"]] for arm, one in judged.items()}
-    if comparisons and all(one["decided"] != OPEN for one in comparisons.values()):
-        found["decided_by"] = "figure"
-    elif found["slo"] and OPEN not in found["slo"].values():
-        found["decided_by"] = "slo"
-    return found
+        outcome["slo"] = {arm: WORDS[verdict["met"]] for arm, verdict in arm_verdicts.items()}
+    if comparisons and all(comparison["decided"] != OPEN for comparison in comparisons.values()):
+        outcome["decided_by"] = "figure"
+    elif outcome["slo"] and OPEN not in outcome["slo"].values():
+        outcome["decided_by"] = "slo"
+    return outcome
 
 
 def compared(
@@ -91,17 +93,20 @@ def compared(
 ) -> Comparison:
     """Return an arm against the baseline."""
     entry: Comparison = {"factor": None, "ci_low": None, "ci_high": None, "decided": OPEN}
-    sizes = [sum(s.arms[arm].latency_ms.size for pair in pairs for s in pair) for arm in (0, 1)]
+    sizes = [
+        sum(stratum.arms[arm].latency_ms.size for pair in pairs for stratum in pair)
+        for arm in (0, 1)
+    ]
     if not min(sizes):
         return entry
     statistic, quantile = STATISTICS[metric]
-    found = intervals(
+    estimate = intervals(
         pairs, {metric: ratio_of(statistic)},
         block_s=correlated_s(manifest), rng=seeded(manifest), level=level,
     )[metric]  # fmt: skip
-    if found is None:
+    if estimate is None:
         return entry
-    factor, low, high = found
+    factor, low, high = estimate
     entry = {"factor": factor, "ci_low": low, "ci_high": high, "decided": OPEN}
     if quantile is None or samples_beyond(quantile, min(sizes)) >= SAMPLES_BEYOND_MIN:
         entry["decided"] = decision(low, high, MARGIN) or OPEN
@@ -109,9 +114,7 @@ def compared(
 
 
 def levels_of(manifest: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the levels at which a run's intervals are to be made: those of its last look; where it
-    was not looked at while it went on, of one look.
-    """
+    """Return the levels of a run's intervals: those of its last look, or without looks of one."""
     looks = (manifest.get("decided") or {}).get("looks") or ()
     return (looks[-1]["level"], looks[-1]["slo_level"]) if looks else (ERROR, SLO_ERROR)
 
@@ -119,19 +122,21 @@ def levels_of(manifest: Mapping[str, Any]) -> tuple[float, float]:
 def look_words(decided: Mapping[str, Any], index: int) -> tuple[str, str]:
     """Return the name of a look, "look 2 of 4", and its answers.
 
-    Parameters: decided, as the manifest has it; index of the look, from 0.
+    Parameters: decided, from the manifest; index of the look, from 0.
     """
     looks = decided["looks"]
-    one = looks[index]
-    seen = [f"{arm} {entry['decided']}{_gain(entry)}" for arm, entry in one["comparisons"].items()]
-    kept = [f"{arm} {word}" for arm, word in one["slo"].items()]
-    text = [f"{decided['figure']}: {', '.join(seen)}"] if seen else []
-    text += [f"SLO: {', '.join(kept)}"] if kept else []
+    this_look = looks[index]
+    comparison_words = [
+        f"{arm} {entry['decided']}{_gain(entry)}" for arm, entry in this_look["comparisons"].items()
+    ]
+    slo_words = [f"{arm} {word}" for arm, word in this_look["slo"].items()]
+    text = [f"{decided['figure']}: {', '.join(comparison_words)}"] if comparison_words else []
+    text += [f"SLO: {', '.join(slo_words)}"] if slo_words else []
     return f"look {index + 1} of {looks_most(decided)}", "; ".join(text)
 
 
 def looks_most(decided: Mapping[str, Any]) -> int:
-    """Number of looks planned, or made, where the end of the time added one."""
+    """Return the number of planned looks; of looks made, if the end of the time added one."""
     return max(len(decided["planned"]), len(decided["looks"]))
 
 

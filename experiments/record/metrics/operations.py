@@ -1,7 +1,7 @@
 """Figures of each operation, and of each kind of session, arm by arm.
 
-An interval of a percentile is that of the share beyond it, turned around (Woodruff 1952, JASA 47):
-the percentiles at both ends of that share's interval, which knows of blocks and bursts
+An interval of a percentile is the inverse of that of the share beyond it (Woodruff 1952, JASA 47):
+the percentiles at both ends of that share's interval, which allows for blocks and bursts
 (`core.statistics.shares`).
 """
 
@@ -32,14 +32,14 @@ def operation_figures(
     Empty if there are too many names. Parameters: requests as `prepared`, without the warm-up;
     block_s as in `slo_verdict`.
     """
-    whole = whole_sessions(requests)
+    sessions = whole_sessions(requests)
     return {
-        "operations": _by_name(requests, arms, block_s),
-        "sessions": _by_name(whole, arms, block_s),
+        "operations": _figures_by_name(requests, arms, block_s),
+        "sessions": _figures_by_name(sessions, arms, block_s),
     }
 
 
-def _by_name(
+def _figures_by_name(
     requests: pl.DataFrame, arms: Sequence[str], block_s: float
 ) -> dict[str, dict[str, dict[str, object]]]:
     names = requests["name"].unique(maintain_order=True).sort().to_list()
@@ -56,11 +56,11 @@ def _by_name(
 
 
 def _figures(rows: pl.DataFrame, block_s: float) -> dict[str, object]:
-    """Count, errors, status codes, bytes and percentiles of one operation under one arm."""
+    """Return count, errors, status codes, bytes and percentiles of one operation and arm."""
     latency_ms = rows["latency_ms"].to_numpy()
     ordered = np.sort(latency_ms)
-    at = block_positions(rows, block_s)
-    found: dict[str, object] = {
+    positions = block_positions(rows, block_s)
+    figures: dict[str, object] = {
         "requests": rows.height,
         "errors": rows.filter(pl.col("outcome") != OK).height,
         "outcomes": _counts(rows["outcome"]),
@@ -72,24 +72,28 @@ def _figures(rows: pl.DataFrame, block_s: float) -> dict[str, object]:
     }
     for name, quantile in _QUANTILES.items():
         value = percentile(ordered, quantile)
-        found[f"{name}_ms"] = value
+        figures[f"{name}_ms"] = value
         beyond = latency_ms > value
-        effects = [effect(one, *at) for one in (beyond, slowest(latency_ms, 1.0 - quantile))]
+        effects = [
+            effect(flags, *positions) for flags in (beyond, slowest(latency_ms, 1.0 - quantile))
+        ]
         low, high = share_interval(int(beyond.sum()), beyond.size, effects, CONFIDENCE)
-        ends = [percentile(ordered, 1.0 - share) for share in (high, low)]
-        found[f"{name}_ms_interval"] = ends
-    found["insufficient"] = [
+        bounds = [percentile(ordered, 1.0 - share) for share in (high, low)]
+        figures[f"{name}_ms_interval"] = bounds
+    figures["insufficient"] = [
         name
         for name, quantile in _QUANTILES.items()
         if samples_beyond(quantile, rows.height) < SAMPLES_BEYOND_MIN
     ]
-    return found
+    return figures
 
 
 def _counts(values: pl.Series) -> dict[str, int]:
-    """Count of each value, the most frequent first; null is none."""
-    found = values.drop_nulls().value_counts(sort=True, name="count")
+    """Return the count of each value, the most frequent first; null does not count."""
+    counts = values.drop_nulls().value_counts(sort=True, name="count")
     return {
         str(value): int(count)
-        for value, count in found.sort(["count", values.name], descending=[True, False]).iter_rows()
+        for value, count in counts.sort(
+            ["count", values.name], descending=[True, False]
+        ).iter_rows()
     }

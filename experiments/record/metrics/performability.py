@@ -43,7 +43,7 @@ class Ideal:
 
 
 class UserMetrics(LatencyStatistics):
-    """Rates are None where the time is 0, shares where there is no request."""
+    """Users' figures; rates are None if the time is 0, shares if there is no request."""
 
     requests: int
     ok: int
@@ -64,17 +64,17 @@ class UserMetrics(LatencyStatistics):
 
 
 def ideal_latency(requests: pl.DataFrame, arm: str, disturbances: Sequence[Window]) -> Ideal:
-    """Mean latency without faults: of the run's undisturbed time.
+    """Return the mean latency of the run's undisturbed time.
 
     Undisturbed are the requests of `arm` that were answered ok and met no fault or interference
     between arrival and answer. With fewer than 30 of them the faster half of the ok requests
-    stands in, and the source says so.
+    counts instead, and `source` says so.
     """
     ok = requests.filter((pl.col("arm") == arm) & (pl.col("outcome") == OK))
     quiet = ok
     for window in disturbances:
-        apart = (pl.col("done_s") < window.start_s) | (pl.col("intended_s") > window.end_s)
-        quiet = quiet.filter(apart)
+        is_apart = (pl.col("done_s") < window.start_s) | (pl.col("intended_s") > window.end_s)
+        quiet = quiet.filter(is_apart)
     if quiet.height >= _UNDISTURBED_MIN:
         return Ideal(_mean(quiet), f"{quiet.height:,} undisturbed requests of {arm}")
     if ok.height == 0:
@@ -87,10 +87,10 @@ def ideal_latency(requests: pl.DataFrame, arm: str, disturbances: Sequence[Windo
 
 
 def user_metrics(requests: pl.DataFrame, duration_s: float, ideal: Ideal) -> UserMetrics:
-    """Every figure of one arm, or of one arm in one phase.
+    """Return every figure of one arm, or of one arm in one phase.
 
-    Parameters: requests (n rows) from `prepared`; duration_s float [s], how long these arrivals
-    lasted; ideal of the run.
+    Parameters: requests (n rows) from `prepared`; duration_s float [s] of these arrivals; ideal of
+    the run.
     """
     counts = outcome_counts(requests)
     total = requests.height
@@ -123,9 +123,9 @@ def user_metrics(requests: pl.DataFrame, duration_s: float, ideal: Ideal) -> Use
 
 
 def outcome_counts(requests: pl.DataFrame) -> dict[str, int]:
-    """Requests of each outcome, zeros included, in a fixed order."""
-    found = dict(requests.group_by("outcome").len().iter_rows())
-    return {name: int(found.get(name, 0)) for name in OUTCOMES}
+    """Return the requests of each outcome, zeros included, in a fixed order."""
+    counts = dict(requests.group_by("outcome").len().iter_rows())
+    return {name: int(counts.get(name, 0)) for name in OUTCOMES}
 
 
 def demerits(
@@ -144,9 +144,9 @@ def demerits(
 
 
 def _ok_within(requests: pl.DataFrame) -> dict[str, float | None]:
-    good = requests.filter(pl.col("outcome") == OK)["latency_ms"]
+    ok_ms = requests.filter(pl.col("outcome") == OK)["latency_ms"]
     return {
-        threshold_key(limit): _ratio(int((good <= limit * 1000.0).sum()), requests.height)
+        threshold_key(limit): _ratio(int((ok_ms <= limit * 1000.0).sum()), requests.height)
         for limit in performability_weights().thresholds_s
     }
 
@@ -155,5 +155,5 @@ def _mean(frame: pl.DataFrame) -> float:
     return float(frame["latency_ms"].to_numpy().mean())
 
 
-def _ratio(part: float, whole: float) -> float | None:
-    return part / whole if whole else None
+def _ratio(part: float, total: float) -> float | None:
+    return part / total if total else None

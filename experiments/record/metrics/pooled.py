@@ -1,7 +1,7 @@
 r"""One factor over several runs: a random-effects model.
 
-Runs of one design differ by more than what happens within a run: the host, its neighbours, the
-hour. So run i has a true log factor theta_i of its own, and reports y_i with standard error s_i:
+Runs of one design differ by more than the events within a run: by the host, its neighbours, the
+hour. So run i has its own true log factor theta_i, and reports y_i with standard error s_i:
 
     y_i = theta_i + e_i,   theta_i ~ N(mu, tau^2),   e_i ~ N(0, s_i^2).
 
@@ -16,9 +16,9 @@ q never below 1, so that runs that agree by chance do not make it narrower than 
 
     mu +- t_{k-1} sqrt(tau^2 + its variance + mean of s_i^2).
 
-Higgins et al. (2009) leave the last term out: that is where the true factor of a further run lies,
-and held 44 to 93 of 100 measured ones from four runs on. With k - 2 degrees of freedom, as they
-have it, the interval of three runs is three times as wide and holds all of 100.
+Higgins et al. (2009) leave the last term out: their interval is for the true factor of a further
+run, and held 44 to 93 of 100 measured factors from four runs on. With their k - 2 degrees of
+freedom, the interval of three runs is three times as wide and holds all 100.
 """
 
 from __future__ import annotations
@@ -35,14 +35,13 @@ from experiments.record.metrics.bootstrap import CONFIDENCE
 
 @dataclass(frozen=True)
 class Pooled:
-    """The logarithm of a factor over runs: its mean with interval, and how far runs lie apart."""
+    """The logarithm of a factor over runs: its mean with interval, and the spread of runs."""
 
     runs: int
     log: float
     low: float
     high: float
     tau: float  # standard deviation between runs
-    i_squared: float  # share of the runs' scatter that is not within them
     next_low: float | None  # what 95 of 100 further runs will measure; from three runs on
     next_high: float | None
 
@@ -61,24 +60,25 @@ def pooled_log(logs: Sequence[float], errors: Sequence[float]) -> Pooled:
     if count == 1:
         half = float(stats.norm.ppf(0.5 + CONFIDENCE / 2)) * float(s[0])
         value = float(y[0])
-        return Pooled(1, value, value - half, value + half, 0.0, 0.0, None, None)
+        return Pooled(1, value, value - half, value + half, 0.0, None, None)
     tau_squared = _paule_mandel(y, s)
     weights = 1.0 / (s**2 + tau_squared)
     mean = float(weights @ y / weights.sum())
     q = max(1.0, float(weights @ (y - mean) ** 2) / (count - 1))
     variance = q / float(weights.sum())
     half = _t(count - 1) * math.sqrt(variance)
-    own_squared = float((s**2).mean())
-    apart = _t(count - 1) * math.sqrt(tau_squared + variance + own_squared) if count > 2 else None
+    error_squared = float((s**2).mean())
+    next_half = (
+        _t(count - 1) * math.sqrt(tau_squared + variance + error_squared) if count > 2 else None
+    )
     return Pooled(
         runs=count,
         log=mean,
         low=mean - half,
         high=mean + half,
         tau=math.sqrt(tau_squared),
-        i_squared=_i_squared(y, s),
-        next_low=None if apart is None else mean - apart,
-        next_high=None if apart is None else mean + apart,
+        next_low=None if next_half is None else mean - next_half,
+        next_high=None if next_half is None else mean + next_half,
     )
 
 
@@ -101,12 +101,6 @@ def _paule_mandel(y: np.ndarray, s: np.ndarray) -> float:
     while _excess(high, y, s) > 0:
         high *= 2
     return float(optimize.brentq(_excess, 0.0, high, args=(y, s), xtol=1e-14))
-
-
-def _i_squared(y: np.ndarray, s: np.ndarray) -> float:
-    """max(0, (Q - (k - 1)) / Q) with Cochran's Q (Higgins & Thompson 2002)."""
-    excess = _excess(0.0, y, s)
-    return excess / (excess + y.size - 1) if excess > 0 else 0.0
 
 
 def _t(freedom: int) -> float:

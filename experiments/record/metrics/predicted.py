@@ -31,12 +31,13 @@ from experiments.record.metrics.bootstrap import (
     quantile_value,
     stratum,
 )
+from experiments.record.metrics.frames import spans_of
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, samples_beyond
 from experiments.record.metrics.utilisation import undisturbed_cores
 
 PERCENTILES = {"p50_ms": 0.50, "p95_ms": 0.95, "p99_ms": 0.99}
 # Faults that take a machine's service away; the others make it slow or lossy.
-STOPPING = tuple(name for name, one in KINDS.items() if one.stops_service)
+STOPPING = tuple(name for name, kind in KINDS.items() if kind.stops_service)
 _ROUNDING = 1e-9
 
 
@@ -104,7 +105,7 @@ class UtilisationEntry(Entry):
 
 
 class CostEntry(Entry):
-    """The machines that ran, and in what they are not those of the plan."""
+    """The machines that ran, and their differences from those of the plan."""
 
     machines: dict[str, dict[str, int]]
     errors: list[str]
@@ -132,19 +133,19 @@ class Compared(TypedDict):
 def compare(
     prediction: Prediction, records: Records, *, block_s: float, rng: np.random.Generator
 ) -> Compared:
-    """Predicted against measured.
+    """Compare predicted with measured figures.
 
-    Parameters: block_s float [s], what is correlated in time (a burst of interference); rng for
-    the bootstrap.
+    Parameters: block_s float [s], length of a correlated stretch (a burst of interference); rng
+    for the bootstrap.
     """
-    own = records.requests.filter(pl.col("arm") == PLANNED_ARM)
-    blocks = _blocks(own, records.windows)
+    arm_requests = records.requests.filter(pl.col("arm") == PLANNED_ARM)
+    blocks = _blocks(arm_requests, records.windows)
     counts = [block.requests.height for block in blocks]
     return {
         "source_run": prediction.source_run,
         "evidence": prediction.predicted.evidence,
         "arm": PLANNED_ARM,
-        "phase": _phase(own),
+        "phase": _phase(arm_requests),
         "confidence": CONFIDENCE,
         "predicted_confidence": prediction.confidence,
         "blocks": len(blocks),
@@ -153,40 +154,40 @@ def compare(
             for name, tier in prediction.tiers.items()
             if tier.needed is not None and tier.nodes > tier.needed
         },
-        "latency": _latency(prediction, own, blocks, block_s, rng),
-        "arrival_rate_per_s": _of_blocks(
+        "latency": _latency(prediction, arm_requests, blocks, block_s, rng),
+        "arrival_rate_per_s": _blocks_entry(
             prediction.input("pages_per_s"),
             [count / block.duration_s for count, block in zip(counts, blocks, strict=True)],
         ),
-        "disturbed_share": _disturbed(prediction, records, blocks),
+        "disturbed_share": _disturbed_shares(prediction, records, blocks),
         "utilisation": _utilisation(prediction, records, blocks),
         "cost_usd_per_month": _cost(prediction, records),
-        "availability": _availability(prediction, records, own),
+        "availability": _availability(prediction, records, arm_requests),
     }
 
 
-def _phase(own: pl.DataFrame) -> str:
+def _phase(arm_requests: pl.DataFrame) -> str:
     """Return the phase that the plan predicts; "all" in a run that does not have it."""
-    return BEFORE_FAULTS if (own["phase"] == BEFORE_FAULTS).any() else "all"
+    return BEFORE_FAULTS if (arm_requests["phase"] == BEFORE_FAULTS).any() else "all"
 
 
-def _blocks(own: pl.DataFrame, windows: Sequence[Window]) -> list[_Block]:
+def _blocks(arm_requests: pl.DataFrame, windows: Sequence[Window]) -> list[_Block]:
     """Return the planned arm's blocks, by the recorded phases; else from first to last arrival."""
-    phase = _phase(own)
-    rows = without_faults(own)
+    phase = _phase(arm_requests)
+    rows = without_faults(arm_requests)
     recorded = {
         window.repeat: window
         for window in of_kind(windows, "phase")
         if window.kind == phase and window.arm == PLANNED_ARM and window.duration_s > 0
     }
-    found = []
+    blocks = []
     for (repeat,), part in rows.sort("repeat").group_by("repeat", maintain_order=True):
         at_s = part["intended_s"].sort()
         window = recorded.get(int(str(repeat)))
         start_s, end_s = (window.start_s, window.end_s) if window else (at_s[0], at_s[-1])
         if end_s > start_s:
-            found.append(_Block(int(str(repeat)), float(start_s), float(end_s), part))
-    return found
+            blocks.append(_Block(int(str(repeat)), float(start_s), float(end_s), part))
+    return blocks
 
 
 def _entry(
@@ -219,38 +220,38 @@ def _entry(
 
 def _latency(
     prediction: Prediction,
-    own: pl.DataFrame,
+    arm_requests: pl.DataFrame,
     blocks: Sequence[_Block],
     block_s: float,
     rng: np.random.Generator,
 ) -> dict[str, PercentileEntry]:
-    """Percentiles with their intervals; nothing is concluded from fewer than 10 samples beyond."""
-    found: Mapping[str, tuple[float, float, float] | None] = {}
+    """Return percentiles with their intervals; fewer than 10 samples beyond allow no conclusion."""
+    estimates: Mapping[str, tuple[float, float, float] | None] = {}
     if blocks:
         strata = [
             [stratum([rows]) for _, rows in block.requests.group_by("phase", maintain_order=True)]
             for block in blocks
         ]
-        values = {name: _single(quantile) for name, quantile in PERCENTILES.items()}
-        found = intervals(strata, values, block_s=block_s, rng=rng)
+        values = {name: single(quantile) for name, quantile in PERCENTILES.items()}
+        estimates = intervals(strata, values, block_s=block_s, rng=rng)
     samples = sum(block.requests.height for block in blocks)
-    everything = np.sort(own["latency_ms"].to_numpy())
-    has_faults = everything.size > samples
+    all_ms = np.sort(arm_requests["latency_ms"].to_numpy())
+    has_faults = all_ms.size > samples
     expected, in_all = prediction.expected, prediction.expected_in_all(has_faults)
     result: dict[str, PercentileEntry] = {}
     for name, quantile in PERCENTILES.items():
-        value, low, high = found.get(name) or (None, None, None)
+        value, low, high = estimates.get(name) or (None, None, None)
         beyond = samples_beyond(quantile, samples)
         point = getattr(prediction.predicted, name, None)  # of a p50 only the distribution's
-        of_all = percentile(everything, quantile)
+        with_faults_ms = percentile(all_ms, quantile)
         entry: PercentileEntry = {
             **_entry(point, value, low, high, getattr(expected, name)),
             "samples": samples,
             "samples_beyond": beyond,
             "insufficient": beyond < SAMPLES_BEYOND_MIN,
-            "with_faults": of_all,
-            "samples_with_faults": int(everything.size),
-            "in_all": _entry(None, of_all, expected=getattr(in_all, name)),
+            "with_faults": with_faults_ms,
+            "samples_with_faults": int(all_ms.size),
+            "in_all": _entry(None, with_faults_ms, expected=getattr(in_all, name)),
         }
         if entry["insufficient"]:
             entry["within"] = entry["covered"] = None
@@ -258,19 +259,21 @@ def _latency(
     return result
 
 
-def _single(quantile: float) -> Value:
+def single(quantile: float) -> Value:
+    """Return the percentile of the only arm."""
     value = quantile_value(quantile)
     return lambda arms: value(arms[0]) or None  # a latency of zero has no logarithm
 
 
-def _of_blocks(
+def _blocks_entry(
     predicted: float | None,
     values: Sequence[float],
-    most: float = math.inf,
+    maximum: float = math.inf,
     expected: Expected | None = None,
 ) -> Entry:
-    """Return the mean of the blocks' values, and Student's interval of it where there are two or
-    more, cut to what the value can be: from 0 to `most`.
+    """Return the mean of the blocks' values; of two or more blocks with Student's interval.
+
+    The interval is cut to the possible values, from 0 to `maximum`.
     """
     if not values:
         return _entry(predicted, None, expected=expected)
@@ -279,38 +282,38 @@ def _of_blocks(
         return _entry(predicted, mean, expected=expected)
     error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
     half = float(stats.t.ppf(0.5 + CONFIDENCE / 2.0, len(values) - 1)) * error
-    return _entry(predicted, mean, max(0.0, mean - half), min(most, mean + half), expected)
+    return _entry(predicted, mean, max(0.0, mean - half), min(maximum, mean + half), expected)
 
 
-def _disturbed(
+def _disturbed_shares(
     prediction: Prediction, records: Records, blocks: Sequence[_Block]
 ) -> dict[str, Entry]:
-    """Return the share of each tier's machine time in which a neighbour was there."""
-    found = {}
-    for tier in records.fleet.tier_order:
+    """Return the share of each tier's machine time with a neighbour."""
+    entries = {}
+    for tier in prediction.tiers:
         shares = []
         for block in blocks:
             hit_s = [
-                _covered_s(_on(of_kind(records.windows, "interference"), machine), block)
+                _covered_s(_windows_on(of_kind(records.windows, "interference"), machine), block)
                 for machine in records.fleet.nodes_of(tier)
             ]
             shares.append(float(np.mean(hit_s)) / block.duration_s)
         assumed = prediction.input("tiers", tier, "interference_share")
-        found[tier] = _of_blocks(assumed, shares, most=1.0)
-    return found
+        entries[tier] = _blocks_entry(assumed, shares, maximum=1.0)
+    return entries
 
 
 def _utilisation(
     prediction: Prediction, records: Records, blocks: Sequence[_Block]
 ) -> dict[str, UtilisationEntry]:
-    """CPU used over the caps of each tier's machines while no neighbour was on them.
+    """Return the CPU use over the caps of each tier's machines while no neighbour was on them.
 
-    `plan` is the plan's own figure, which may count less than the cap as capacity: what
-    interference leaves, and of a burstable instance its baseline.
+    `plan` is the plan's own figure. Its capacity may be less than the cap: the rest beside
+    interference, and of a burstable instance its baseline.
     """
-    asked = _load_on_caps(prediction, records.fleet)
-    found: dict[str, UtilisationEntry] = {}
-    for tier in records.fleet.tier_order:
+    predicted_load = _load_on_caps(prediction, records.fleet)
+    entries: dict[str, UtilisationEntry] = {}
+    for tier in prediction.tiers:
         cap = records.fleet.tiers[tier].cpus
         machines = records.fleet.nodes_of(tier)
         samples = [
@@ -322,22 +325,24 @@ def _utilisation(
             for block in blocks
         ]
         shares = [float(cores.mean()) / cap for cores in samples if cores.size]
-        found[tier] = {
-            **_of_blocks(asked.get(tier), shares, expected=prediction.expected.cpu.get(tier)),
+        entries[tier] = {
+            **_blocks_entry(
+                predicted_load.get(tier), shares, expected=prediction.expected.cpu.get(tier)
+            ),
             "plan": prediction.tiers[tier].utilisation,
             "samples": sum(int(cores.size) for cores in samples),
         }
-    return found
+    return entries
 
 
 def _load_on_caps(prediction: Prediction, fleet: Fleet) -> dict[str, float]:
     r"""Predicted CPU use over the caps, rho_i = lambda prod_{j<=i} (v_j r_j) s_i / (n_i c_i).
 
     lambda pages per second, v_j requests per copy of the tier above, r_j replicas, s_i CPU seconds
-    per request, all as the plan's inputs say; n_i nodes, c_i cores. From the tier on for which the
-    inputs do not say it, nothing is predicted.
+    per request, all from the plan's inputs; n_i nodes, c_i cores. Nothing is predicted from the
+    first tier on whose inputs are missing.
     """
-    found: dict[str, float] = {}
+    loads: dict[str, float] = {}
     rate_per_s = prediction.input("pages_per_s")
     for name in fleet.tier_order:
         visits = prediction.input("tiers", name, "requests_per_copy")
@@ -346,74 +351,92 @@ def _load_on_caps(prediction: Prediction, fleet: Fleet) -> dict[str, float]:
             break
         tier = fleet.tiers[name]
         rate_per_s *= visits * prediction.tiers[name].replicas
-        found[name] = rate_per_s * processing_s / (tier.nodes * tier.cpus)
-    return found
+        loads[name] = rate_per_s * processing_s / (tier.nodes * tier.cpus)
+    return loads
 
 
 def _cost(prediction: Prediction, records: Records) -> CostEntry:
-    """Return the machines that were made, at the plan's prices. Other machines than planned: an
-    error.
+    """Return the cost of the machines that ran, at the plan's prices.
+
+    Other machines than planned are an error.
     """
     errors, cost = [], 0.0
-    ran: dict[str, dict[str, int]] = {}
+    machines_run: dict[str, dict[str, int]] = {}
     for name, tier in prediction.tiers.items():
-        mine = [m for m in records.machines if m.get("tier") == name and m.get("role") != "arbiter"]
-        spares = sum(1 for machine in mine if machine.get("standby"))
-        types = sorted({str(machine.get("instance_type")) for machine in mine})
-        ran[name] = {"nodes": len(mine) - spares, "spares": spares}
-        if (len(mine) - spares, spares, types) != (tier.nodes, tier.spares, [tier.instance_type]):
-            errors.append(
-                f"{name}: {len(mine) - spares} + {spares} spare of {', '.join(types) or 'no type'} "
-                f"ran, {tier.nodes} + {tier.spares} of {tier.instance_type} were planned"
+        tier_machines = [
+            machine
+            for machine in records.machines
+            if machine.get("tier") == name and machine.get("role") != "arbiter"
+        ]
+        spares = sum(1 for machine in tier_machines if machine.get("standby"))
+        types = sorted({str(machine.get("instance_type")) for machine in tier_machines})
+        machines_run[name] = {"nodes": len(tier_machines) - spares, "spares": spares}
+        if (len(tier_machines) - spares, spares, types) != (
+            tier.nodes,
+            tier.spares,
+            [tier.instance_type],
+        ):
+            ran = (
+                f"{len(tier_machines) - spares} + {spares} spare of {', '.join(types) or 'no type'}"
             )
-        cost += math.fsum(_price(prediction, name, machine) for machine in mine)
+            errors.append(
+                f"{name}: {ran} ran, "
+                f"{tier.nodes} + {tier.spares} of {tier.instance_type} were planned"
+            )
+        cost += math.fsum(_price(prediction, name, machine) for machine in tier_machines)
     if not errors:
         cost = prediction.usd_per_month  # the same machines; the plan's tiers are rounded to cents
-    known = cost if math.isfinite(cost) else None
-    return {**_entry(prediction.usd_per_month, known), "machines": ran, "errors": errors}
+    usd = cost if math.isfinite(cost) else None
+    return {**_entry(prediction.usd_per_month, usd), "machines": machines_run, "errors": errors}
 
 
 def _price(prediction: Prediction, tier: str, machine: Mapping[str, Any]) -> float:
-    """USD a month of a machine of a tier by the plan: this tier's price, else one for its type in
-    another tier, else nan."""
-    of_plan = [prediction.tiers[tier], *prediction.tiers.values()]
-    for planned in of_plan:
+    """Return USD a month of a tier's machine by the plan [USD].
+
+    This tier's price, else the price of its type in another tier, else nan.
+    """
+    plan_tiers = [prediction.tiers[tier], *prediction.tiers.values()]
+    for planned in plan_tiers:
         if planned.instance_type == machine.get("instance_type"):
             return planned.usd_per_machine_month(bool(machine.get("standby")))
     return math.nan
 
 
 def _availability(
-    prediction: Prediction, records: Records, own: pl.DataFrame
+    prediction: Prediction, records: Records, arm_requests: pl.DataFrame
 ) -> dict[str, float | None]:
-    """Return the failures that the run saw. `measured` is None: a year is not in it.
+    """Return the failures that the run observed; `measured` is None, because a run is no year.
 
-    `crash_per_year_max`: the highest crash rate that would still show as few crashes as were seen,
-    at 95 % (Poisson; chi-squared quantile), in the time that the nodes were watched.
+    `crash_per_year_max`: the highest crash rate that is compatible with the observed crashes at
+    95 % (Poisson; chi-squared quantile), in the time that the nodes were watched.
     """
-    spans = _spans(own)
+    spans = spans_of(arm_requests).get(PLANNED_ARM, [])
     watched_s = sum(end_s - start_s for start_s, end_s in spans)
     nodes = [name for tier in records.fleet.tier_order for name in records.fleet.nodes_of(tier)]
-    lost = [w for w in of_kind(records.windows, "machine") if w.machine in nodes]
-    stopped = [w for w in of_kind(records.windows, "fault") if w.kind in STOPPING]
-    down_s = sum(_union_s([*lost, *stopped], start_s, end_s) for start_s, end_s in spans)
+    lost_machines = [
+        window for window in of_kind(records.windows, "machine") if window.machine in nodes
+    ]
+    stopped = [window for window in of_kind(records.windows, "fault") if window.kind in STOPPING]
+    down_s = sum(_union_s([*lost_machines, *stopped], start_s, end_s) for start_s, end_s in spans)
     node_years = len(nodes) * watched_s / 3600.0 / HOURS_PER_YEAR
-    failed = own.filter(pl.col("outcome") != OK).height
+    failed = arm_requests.filter(pl.col("outcome") != OK).height
     stated = records.rates.get("crash_per_year")
     return {
         "predicted": prediction.predicted.availability,
         "measured": None,
-        "requests": own.height,
+        "requests": arm_requests.height,
         "failed": failed,
-        "error_share": failed / own.height if own.height else None,
+        "error_share": failed / arm_requests.height if arm_requests.height else None,
         "watched_s": watched_s,
         "node_hours": node_years * HOURS_PER_YEAR,
         "all_nodes_up_share": 1.0 - down_s / watched_s if watched_s else None,
         "stopping_faults_injected": len(stopped),
-        "crashes_seen": len(lost),
+        "crashes_seen": len(lost_machines),
         "crash_per_year_stated": stated,
         "crashes_expected": stated * node_years if stated is not None else None,
-        "crash_per_year_max": float(stats.chi2.ppf(0.95, 2 * (len(lost) + 1)) / 2 / node_years)
+        "crash_per_year_max": float(
+            stats.chi2.ppf(0.95, 2 * (len(lost_machines) + 1)) / 2 / node_years
+        )
         if node_years
         else None,
         "failover_s_stated": records.rates.get("failover_s"),
@@ -421,15 +444,7 @@ def _availability(
     }
 
 
-def _spans(own: pl.DataFrame) -> list[tuple[float, float]]:
-    """First and last arrival of each block, warm-up left out."""
-    ends = own.group_by("repeat").agg(
-        pl.col("intended_s").min().alias("start_s"), pl.col("intended_s").max().alias("end_s")
-    )
-    return [(float(start), float(end)) for _, start, end in ends.sort("start_s").iter_rows()]
-
-
-def _on(windows: Sequence[Window], machine: str) -> list[Window]:
+def _windows_on(windows: Sequence[Window], machine: str) -> list[Window]:
     return [window for window in windows if window.machine == machine]
 
 
@@ -438,9 +453,9 @@ def _covered_s(windows: Sequence[Window], block: _Block) -> float:
 
 
 def _union_s(windows: Sequence[Window], start_s: float, end_s: float) -> float:
-    """Seconds of a stretch that lie in any of the windows, which may overlap."""
+    """Return the seconds of a stretch that lie in any of the windows, which may overlap."""
     total, reached = 0.0, start_s
-    for window in sorted(windows, key=lambda one: one.start_s):
+    for window in sorted(windows, key=lambda window: window.start_s):
         low, high = max(window.start_s, reached), min(window.end_s, end_s)
         total += max(0.0, high - low)
         reached = max(reached, high)

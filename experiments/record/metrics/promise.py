@@ -25,26 +25,28 @@ _WORDS: Mapping[bool | None, Answer] = {True: KEPT, False: BROKEN, None: UNDECID
 
 
 def promise_of(prediction: Prediction, compared: Compared, slo: SloVerdict) -> Promise:
-    """Return the promise of the plan, with a clause for each limit of the SLO; `claimed` is False
-    where the plan was undecided.
+    """Return the promise of the plan, with a clause for each limit of the SLO.
+
+    `claimed` is False if the plan was undecided, or refused this fleet (`refused`).
     """
     arm = slo["arms"].get(PLANNED_ARM)
     clauses = {
-        key: _clause(key, met, one["shares"][key], prediction, compared, slo)
-        for one in ([arm] if arm else ())
-        for key, met in one["limits"].items()
+        key: _clause(key, met, arm_slo["shares"][key], prediction, compared, slo)
+        for arm_slo in ([arm] if arm else ())
+        for key, met in arm_slo["limits"].items()
     }
-    answers = {one["verdict"] for one in clauses.values()}
+    answers = {clause["verdict"] for clause in clauses.values()}
     verdict: Answer = BROKEN if BROKEN in answers else KEPT if answers == {KEPT} else UNDECIDED
     reasons = list(arm["reasons"]) if arm else []
     if not clauses:
         reasons = reasons or ["the design asks for no limit that a run can measure"]
-    if others := compared["cost_usd_per_month"]["errors"]:
-        verdict, reasons = UNDECIDED, [f"another fleet ran: {'; '.join(others)}", *reasons]
+    if differences := compared["cost_usd_per_month"]["errors"]:
+        verdict, reasons = UNDECIDED, [f"another fleet ran: {'; '.join(differences)}", *reasons]
     before = prediction.present.usd_per_month if prediction.present else None
     return {
         "verdict": verdict,
         "claimed": prediction.claimed,
+        "refused": prediction.refused,
         "reasons": reasons,
         "source_run": prediction.source_run,
         "usd_per_month": {"before": before, "after": compared["cost_usd_per_month"]["measured"]},
@@ -79,15 +81,15 @@ def _figures(compared: Compared, clauses: Mapping[str, Clause]) -> FiguresJudged
     """Return the figures that can be judged: those with an interval, and enough requests."""
     latency = list(compared["latency"].values())
     answers = [
-        *(one["covered"] for one in latency),
-        *(one["in_all"]["covered"] for one in latency if _has_faults(one)),
-        *(one["covered"] for one in compared["utilisation"].values()),
-        *(one["covered"] for one in clauses.values()),
+        *(entry["covered"] for entry in latency),
+        *(entry["in_all"]["covered"] for entry in latency if _has_faults(entry)),
+        *(entry["covered"] for entry in compared["utilisation"].values()),
+        *(entry["covered"] for entry in clauses.values()),
     ]
-    said = [one for one in answers if one is not None]
-    return {"judged": len(said), "covered": sum(said)}
+    known = [entry for entry in answers if entry is not None]
+    return {"judged": len(known), "covered": sum(known)}
 
 
 def _has_faults(entry: PercentileEntry) -> bool:
-    """Tell whether the run had faults, with which the figure of all requests differs."""
+    """Return True if the run had faults, so that the figure of all requests differs."""
     return entry["samples_with_faults"] > entry["samples"]

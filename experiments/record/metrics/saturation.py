@@ -36,9 +36,9 @@ SENT_SHARE_MIN = 0.99
 
 @dataclass(frozen=True)
 class Saturation:
-    """The verdict; `limits` names what was reached, `reasons` says it, in the same order.
+    """The verdict; `limits` are the names of reached limits, `reasons` are in the same order.
 
-    sent_share: of the offered rate; cpu_share: of the busiest worker, None where it is not known.
+    sent_share: of the offered rate; cpu_share: of the busiest worker, None if it is not known.
     """
 
     limits: tuple[str, ...]
@@ -49,13 +49,14 @@ class Saturation:
 
     @property
     def ok(self) -> bool:
-        """The load was what was asked for."""
+        """True if the load was as requested."""
         return not self.limits
 
 
 def lag_limit_ms(latency_ms: float | None) -> float:
-    """Return the largest p99 of sent - intended that says nothing against latencies around
-    `latency_ms`; None: nothing was answered.
+    """Return the largest acceptable p99 of sent - intended for latencies around `latency_ms`.
+
+    `latency_ms` is None if no request was answered.
     """
     return max(LAG_MS_MIN, _LAG_SHARE_MAX * (latency_ms or 0.0))
 
@@ -63,13 +64,17 @@ def lag_limit_ms(latency_ms: float | None) -> float:
 def saturation(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> Saturation:
     """Return the verdict on one block, or on one step of one.
 
-    Parameters: records (n,) as in requests.parquet; workers as `LoadHandle.workers`, which has
-    each one's `worker`, `cpu_share` (of one core, mean), `planned` and `recorded`; may be empty.
+    Parameters: records (n,) as in requests.parquet; workers as `LoadHandle.workers`, each with
+    `worker`, `cpu_share` (of one core, mean), `planned` and `recorded`; may be empty.
     """
     records = records.filter(pl.col("outcome") != "unreached")  # no time was planned for it
-    found: list[tuple[str, str]] = []
-    cpu = {w["worker"]: w["cpu_share"] for w in workers if w.get("cpu_share") is not None}
-    found += [
+    reached: list[tuple[str, str]] = []
+    cpu = {
+        worker["worker"]: worker["cpu_share"]
+        for worker in workers
+        if worker.get("cpu_share") is not None
+    }
+    reached += [
         (
             "cpu",
             f"load worker {worker} took {share:.0%} of a core, {CPU_SHARE_MAX:.0%} is its limit",
@@ -79,25 +84,25 @@ def saturation(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> S
     ]
     sent = records.filter(~pl.col("outcome").is_in(["dropped", "lost"]))
     lag_ms = percentile_of(sent["lag_ms"], 0.99)
-    good = sent.filter(pl.col("outcome") == OK)
-    lag_ms_max = lag_limit_ms(percentile_of(good["latency_ms"], 0.5))
+    answered = sent.filter(pl.col("outcome") == OK)
+    lag_ms_max = lag_limit_ms(percentile_of(answered["latency_ms"], 0.5))
     if lag_ms is not None and lag_ms > lag_ms_max:
         text = f"requests left late, lag p99 {lag_ms:.2f} ms, {lag_ms_max:.2f} ms is the limit"
-        found.append(("lag", text))
+        reached.append(("lag", text))
     pace = _pace(records, sent)
     if pace < SENT_SHARE_MIN:
-        found.append(("pace", f"{pace:.1%} of the offered rate was reached"))
+        reached.append(("pace", f"{pace:.1%} of the offered rate was reached"))
     dropped = records.filter(pl.col("outcome") == "dropped").height
-    if any(w.get("tasks") for w in workers):
-        found += _task_limits(records, workers, dropped)
+    if any(worker.get("tasks") for worker in workers):
+        reached += _task_limits(records, workers, dropped)
     elif dropped > (1.0 - SENT_SHARE_MIN) * records.height:
-        text = f"{dropped} of {records.height} requests were dropped at max_in_flight"
-        found.append(("in-flight", text))
+        text = f"{dropped:,} of {records.height:,} requests were dropped at max_in_flight"
+        reached.append(("in-flight", text))
     if lost := lost_text(records, workers):
-        found.append(("lost", lost))
+        reached.append(("lost", lost))
     return Saturation(
-        limits=tuple(limit for limit, _ in found),
-        reasons=tuple(reason for _, reason in found),
+        limits=tuple(limit for limit, _ in reached),
+        reasons=tuple(reason for _, reason in reached),
         sent_share=pace * sent.height / max(1, records.height),
         lag_ms_p99=lag_ms,
         cpu_share=max(cpu.values(), default=None),
@@ -107,30 +112,33 @@ def saturation(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> S
 def _task_limits(
     records: pl.DataFrame, workers: Sequence[Mapping[str, Any]], dropped: int
 ) -> list[tuple[str, str]]:
-    """Limits that users of a Locust file reached."""
-    found = []
+    """Return the limits that users of a Locust file reached."""
+    reached = []
     arrivals = records["index"].n_unique()
     if dropped > (1.0 - SENT_SHARE_MIN) * arrivals:
-        users = sum(w["tasks"]["users"] for w in workers)
-        text = f"{dropped} of {arrivals} arrivals were not started: none of {users} users was free"
-        found.append(("pool", text))
-    planned = sum(w["planned"] for w in workers)
-    raised = sum(w["tasks"]["raised"] for w in workers)
+        users = sum(worker["tasks"]["users"] for worker in workers)
+        not_started = f"{dropped:,} of {arrivals:,} arrivals were not started"
+        text = f"{not_started}: none of {users:,} users was free"
+        reached.append(("pool", text))
+    planned = sum(worker["planned"] for worker in workers)
+    raised = sum(worker["tasks"]["raised"] for worker in workers)
     if raised > (1.0 - SENT_SHARE_MIN) * planned:
-        first = next((error for w in workers for error in w["tasks"]["errors"]), "")
-        found.append(("tasks", f"{raised} of {planned} tasks raised: {first}"))
-    return found
+        first = next((error for worker in workers for error in worker["tasks"]["errors"]), "")
+        reached.append(("tasks", f"{raised:,} of {planned:,} tasks raised: {first}"))
+    return reached
 
 
 def lost_text(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> str:
-    """Return the requests that died with each worker; empty if nothing did."""
+    """Return the requests that were lost with each worker, in words; empty if there are none."""
     lost = records.filter(pl.col("outcome") == "lost").height
     if not lost:
         return ""
-    which = [str(w["worker"]) for w in workers if w["recorded"] < w["planned"]]
+    lost_workers = [
+        str(worker["worker"]) for worker in workers if worker["recorded"] < worker["planned"]
+    ]
     return (
-        f"{lost} of {records.height} requests were lost with load worker "
-        f"{' and '.join(which) or 'unknown'}"
+        f"{lost:,} of {records.height:,} requests were lost with load worker "
+        f"{' and '.join(lost_workers) or 'unknown'}"
     )
 
 

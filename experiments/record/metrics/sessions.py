@@ -8,9 +8,10 @@ from core.statistics.percentiles import OK
 
 
 def whole_sessions(requests: pl.DataFrame) -> pl.DataFrame:
-    """Return the sessions all of whose steps are in `requests`, each as a row: from the intended
-    start of its first step to the end of its last. One that failed counts with at least what its
-    worst step counts with.
+    """Return the sessions with all their steps in `requests`, each as a row.
+
+    A session lasts from the intended start of its first step to the end of its last. A failed
+    session counts at least as long as its longest step.
 
     Returns: arm, repeat, name, intended_s, latency_ms, outcome (of its first step that failed),
     status 0, bytes, reason (the name of that step).
@@ -18,15 +19,15 @@ def whole_sessions(requests: pl.DataFrame) -> pl.DataFrame:
     if "session" not in requests.columns:
         return requests.clear()
     steps = requests.filter(pl.col("session").is_not_null()).sort("index")
-    bad = pl.col("outcome") != OK
-    found = (
+    failed = pl.col("outcome") != OK
+    sessions = (
         steps.group_by("arm", "repeat", "session", "session_number", maintain_order=True)
         .agg(
             pl.col("intended_s").first(),
             took_ms=1e3 * (pl.col("done_s").max() - pl.col("intended_s").first()),
             worst_ms=pl.col("latency_ms").max(),
-            outcome=pl.col("outcome").filter(bad).first().fill_null(OK),
-            reason=pl.col("name").filter(bad).first(),
+            outcome=pl.col("outcome").filter(failed).first().fill_null(OK),
+            reason=pl.col("name").filter(failed).first(),
             status=pl.lit(0),
             bytes=pl.col("bytes").sum(),
             steps=pl.len(),
@@ -39,4 +40,4 @@ def whole_sessions(requests: pl.DataFrame) -> pl.DataFrame:
         .then(pl.col("took_ms"))
         .otherwise(pl.max_horizontal(pl.col("took_ms"), pl.col("worst_ms")))
     )
-    return found.with_columns(latency_ms=counted, name=pl.col("session"))
+    return sessions.with_columns(latency_ms=counted, name=pl.col("session"))

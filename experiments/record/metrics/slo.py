@@ -37,7 +37,7 @@ class Share(TypedDict):
     requests: int
 
 
-Judged = tuple[str, bool | None, Share, str]  # limit, met, share, reason
+Judgement = tuple[str, bool | None, Share, str]  # limit, met, share, reason
 
 
 class ArmSlo(TypedDict):
@@ -52,7 +52,7 @@ class ArmSlo(TypedDict):
 
 
 class SloVerdict(TypedDict):
-    """All arms' verdicts; `met` is that of the last one, None where it is undecided."""
+    """All arms' verdicts; `met` is that of the last arm, None if it is undecided."""
 
     asked: Mapping[str, Any]
     arm: str | None
@@ -64,117 +64,126 @@ class SloVerdict(TypedDict):
 def slo_verdict(
     requests: pl.DataFrame,
     arms: Sequence[str],
-    asked: Mapping[str, Any] | None,
+    slo: Mapping[str, Any] | None,
     *,
     block_s: float,
     level: float = 1.0 - CONFIDENCE,
 ) -> SloVerdict:
-    """Was the SLO met by each arm.
+    """Judge the SLO of each arm.
 
     A failed request counts as slower than any limit. Availability is a property of years: the plan
     answers it, not this run.
 
-    Parameters: requests without the warm-up; block_s float [s], about how long what slows requests
-    lasts; level, 1 - the intervals' confidence, of the look that ended a run which was looked at.
+    Parameters: requests without the warm-up; slo, the design's limits; block_s float [s], about the
+    length of a disturbance; level, 1 - the intervals' confidence, of the look that ended the run
+    if there were looks.
     """
-    judged: dict[str, ArmSlo] = {}
-    for arm in arms if asked else ():
-        own = requests.filter(pl.col("arm") == arm)
-        parts = list(_parts(own, asked or {}))
-        judged[arm] = _with_parts(
-            _arm_slo(own, asked or {}, block_s, level),
+    verdicts: dict[str, ArmSlo] = {}
+    for arm in arms if slo else ():
+        arm_requests = requests.filter(pl.col("arm") == arm)
+        parts = list(_parts(arm_requests, slo or {}))
+        verdicts[arm] = _merge_parts(
+            _arm_slo(arm_requests, slo or {}, block_s, level),
             {
                 (table, name): _arm_slo(rows, limits, block_s, level)
                 for table, name, rows, limits in parts
             },
         )
-    of_arm = next(reversed(judged), None)
+    last_arm = next(reversed(verdicts), None)
     return {
-        "asked": dict(asked or {}),
-        "arm": of_arm,
-        "arms": judged,
-        "met": judged[of_arm]["met"] if of_arm else None,
-        "reasons": judged[of_arm]["reasons"] if of_arm else ["the design asks for no SLO"],
+        "asked": dict(slo or {}),
+        "arm": last_arm,
+        "arms": verdicts,
+        "met": verdicts[last_arm]["met"] if last_arm else None,
+        "reasons": verdicts[last_arm]["reasons"] if last_arm else ["the design asks for no SLO"],
     }
 
 
 def _arm_slo(
-    requests: pl.DataFrame, asked: Mapping[str, Any], block_s: float, level: float
+    requests: pl.DataFrame, slo: Mapping[str, Any], block_s: float, level: float
 ) -> ArmSlo:
-    """Was it met, each limit by itself with its share, and what speaks against it."""
+    """Judge one arm: each limit by itself with its share, and the reasons against it."""
     if not requests.height:
         return {"met": None, "limits": {}, "shares": {}, "reasons": ["no request was measured"]}
-    found = list(_limits(requests, asked, block_s, level))
-    limits = {name: met for name, met, _, _ in found}
+    judgements = list(_judge_limits(requests, slo, block_s, level))
+    limits = {name: met for name, met, _, _ in judgements}
     met = False if False in limits.values() else None if None in limits.values() else True
     return {
         "met": met,
         "limits": limits,
-        "shares": {name: share for name, _, share, _ in found},
-        "reasons": [reason for _, answer, _, reason in found if answer is not True],
+        "shares": {name: share for name, _, share, _ in judgements},
+        "reasons": [reason for _, answer, _, reason in judgements if answer is not True],
     }
 
 
 def _parts(
-    requests: pl.DataFrame, asked: Mapping[str, Any]
+    requests: pl.DataFrame, slo: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, pl.DataFrame, Mapping[str, Any]]]:
-    """Limits of operations and sessions, with the rows that they are of."""
-    for name, limits in (asked.get("operations") or {}).items():
+    """Yield the limits of operations and sessions, each with its requests."""
+    for name, limits in (slo.get("operations") or {}).items():
         yield "operations", name, requests.filter(pl.col("name") == name), limits
-    if asked.get("sessions"):
-        whole = whole_sessions(requests)
-        for name, limits in asked["sessions"].items():
-            yield "sessions", name, whole.filter(pl.col("name") == name), limits
+    if slo.get("sessions"):
+        sessions = whole_sessions(requests)
+        for name, limits in slo["sessions"].items():
+            yield "sessions", name, sessions.filter(pl.col("name") == name), limits
 
 
-def _with_parts(whole: ArmSlo, parts: Mapping[tuple[str, str], ArmSlo]) -> ArmSlo:
-    """Return the arm's verdict, of which each part's is one."""
+def _merge_parts(arm_verdict: ArmSlo, parts: Mapping[tuple[str, str], ArmSlo]) -> ArmSlo:
+    """Return the arm's verdict, combined with those of its parts."""
     if not parts:
-        return whole
-    answers = [whole["met"], *(one["met"] for one in parts.values())]
+        return arm_verdict
+    answers = [arm_verdict["met"], *(part["met"] for part in parts.values())]
     operations, sessions = (
-        {name: one for (of, name), one in parts.items() if of == table}
+        {name: part for (part_table, name), part in parts.items() if part_table == table}
         for table in ("operations", "sessions")
     )
     return {
-        **whole,
+        **arm_verdict,
         "met": False if False in answers else None if None in answers else True,
         "reasons": [
-            *whole["reasons"],
-            *(f"{name}: {reason}" for (_, name), one in parts.items() for reason in one["reasons"]),
+            *arm_verdict["reasons"],
+            *(
+                f"{name}: {reason}"
+                for (_, name), part in parts.items()
+                for reason in part["reasons"]
+            ),
         ],
         "operations": operations,
         "sessions": sessions,
     }
 
 
-def _limits(
-    requests: pl.DataFrame, asked: Mapping[str, Any], block_s: float, level: float
-) -> Iterator[Judged]:
+def _judge_limits(
+    requests: pl.DataFrame, slo: Mapping[str, Any], block_s: float, level: float
+) -> Iterator[Judgement]:
     position = block_positions(requests, block_s)
     latency_ms = requests["latency_ms"].to_numpy()
     failed = (requests["outcome"] != OK).to_numpy()
     for name, allowed in ALLOWED.items():
-        if asked.get(name) is not None:
-            limit_ms = float(asked[name])
+        if slo.get(name) is not None:
+            limit_ms = float(slo[name])
             beyond = failed | (latency_ms > limit_ms)
-            effects = [effect(one, *position) for one in (beyond, slowest(latency_ms, allowed))]
+            effects = [effect(flags, *position) for flags in (beyond, slowest(latency_ms, allowed))]
             interval = share_interval(int(beyond.sum()), beyond.size, effects, 1.0 - level)
-            what = f"took longer than {limit_ms:,g} ms or failed"
-            yield _judged(name, beyond, interval, allowed, what)
-    if asked.get("max_error_share") is not None:
-        allowed = float(asked["max_error_share"])
+            failure = f"took longer than {limit_ms:,g} ms or failed"
+            yield _judge(name, beyond, interval, allowed, failure)
+    if slo.get("max_error_share") is not None:
+        allowed = float(slo["max_error_share"])
         interval = share_interval(
             int(failed.sum()), failed.size, [effect(failed, *position)], 1.0 - level
         )
-        if allowed == 0.0:  # no sample is large enough to show none: what was seen decides
+        if allowed == 0.0:  # no sample is large enough to prove none: the observation decides
             interval = (float(failed.any()), float(failed.any()))
-        yield _judged("max_error_share", failed, interval, allowed, "failed")
+        yield _judge("max_error_share", failed, interval, allowed, "failed")
 
 
-def _judged(
-    name: str, beyond: NDArray[np.bool_], interval: tuple[float, float], allowed: float, what: str
-) -> Judged:
+def _judge(
+    name: str,
+    beyond: NDArray[np.bool_],
+    interval: tuple[float, float],
+    allowed: float,
+    failure: str,
+) -> Judgement:
     low, high = interval
     met = True if high <= allowed else False if low > allowed else None
     hits, size = int(beyond.sum()), beyond.size
@@ -186,10 +195,10 @@ def _judged(
         "requests": size,
     }
     label = f"{name.removesuffix('_ms')}: " if name in ALLOWED else ""
-    least = f"{100 * low:.2g}" if low >= 0.0005 else "0"  # a beta's bound comes close to it
+    low_text = f"{100 * low:.2g}" if low >= 0.0005 else "0"  # a beta's bound comes close to it
     text = (
-        f"{label}{hits} of {size} requests ({100 * hits / size:.3g} %, interval {least} to "
-        f"{100 * high:.2g} %) {what}, {100 * allowed:g} % allowed"
+        f"{label}{hits:,} of {size:,} requests ({100 * hits / size:.3g} %, interval {low_text} to "
+        f"{100 * high:.2g} %) {failure}, {100 * allowed:g} % allowed"
     )
     return name, met, share, text if met is not None else f"{text}: undecided"
 
@@ -197,7 +206,7 @@ def _judged(
 def block_positions(
     requests: pl.DataFrame, block_s: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the block and the stretch of time that each request belongs to, numbered from 0.
+    """Return the block and the stretch of time of each request, numbered from 0.
 
     Parameters: requests (n,) of one arm, with repeat and intended_s; block_s float [s].
     """
@@ -206,8 +215,8 @@ def block_positions(
         length_s=pl.col("begun_s").max().over("repeat")
     )
     stretch_s = np.maximum(np.minimum(block_s, frame["length_s"].to_numpy() / STRETCHES_MIN), 1e-3)
-    part = np.floor(frame["begun_s"].to_numpy() / stretch_s)
+    stretch_of_block = np.floor(frame["begun_s"].to_numpy() / stretch_s)
     _, block = np.unique(frame["repeat"].to_numpy(), return_inverse=True)
-    both = np.stack([block.astype(np.float64), part], axis=1)
-    _, stretch = np.unique(both, axis=0, return_inverse=True)
+    pairs = np.stack([block.astype(np.float64), stretch_of_block], axis=1)
+    _, stretch = np.unique(pairs, axis=0, return_inverse=True)
     return block.astype(np.int64), stretch.ravel().astype(np.int64)

@@ -24,8 +24,7 @@ class StageFigures(TypedDict):
 def stage_figures(
     requests: pl.DataFrame, arms: Sequence[str], manifest: Mapping[str, Any]
 ) -> list[StageFigures]:
-    """Return the stages in order; empty for a load without them, and where blocks' starts are
-    unknown.
+    """Return the stages in order; empty for a load without stages, or with unknown block starts.
 
     Parameters: requests as `prepared`, without the warm-up. A request belongs to the stage of its
     intended start.
@@ -33,35 +32,41 @@ def stage_figures(
     spec = manifest.get("spec") or {}
     stages = (spec.get("load") or {}).get("stages") or []
     blocks = (manifest.get("load") or {}).get("blocks") or []
-    starts = {one["repeat"]: one["start_s"] for one in blocks if one.get("start_s") is not None}
+    starts = {
+        block["repeat"]: block["start_s"] for block in blocks if block.get("start_s") is not None
+    }
     if not stages or not starts:
         return []
     started = pl.col("repeat").replace_strict(starts, default=None, return_dtype=pl.Float64)
     offset = requests.with_columns(offset_s=pl.col("intended_s") - started)
-    found: list[StageFigures] = []
+    figures: list[StageFigures] = []
     at_s = float(spec["phases"]["warm_up"])
     for number, stage in enumerate(stages, start=1):
         end_s = at_s + float(stage["duration"])
         last = number == len(stages)  # steps of sessions may begin at the very end
         within = (pl.col("offset_s") >= at_s) & (last or pl.col("offset_s") < end_s)
         rows = offset.filter(within)
-        found.append(
+        figures.append(
             {
                 "stage": number,
                 "begin_s": at_s,
                 "end_s": end_s,
                 "target_per_s": stage["target"],
                 "ramp": stage["ramp"],
-                "arms": _by_arm(rows, arms, float(stage["duration"])),
+                "arms": _arm_figures(rows, arms, float(stage["duration"])),
             }
         )
         at_s = end_s
-    return found
+    return figures
 
 
-def _by_arm(rows: pl.DataFrame, arms: Sequence[str], length_s: float) -> dict[str, UserMetrics]:
-    found = {}
+def _arm_figures(
+    rows: pl.DataFrame, arms: Sequence[str], length_s: float
+) -> dict[str, UserMetrics]:
+    figures = {}
     for arm in arms:
-        own = rows.filter(pl.col("arm") == arm)
-        found[arm] = user_metrics(own, length_s * own["repeat"].n_unique(), Ideal(None, ""))
-    return found
+        arm_rows = rows.filter(pl.col("arm") == arm)
+        figures[arm] = user_metrics(
+            arm_rows, length_s * arm_rows["repeat"].n_unique(), Ideal(None, "")
+        )
+    return figures

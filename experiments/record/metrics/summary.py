@@ -20,7 +20,7 @@ from experiments.design.prediction import Prediction, read_prediction
 from experiments.record.dose import doses_json
 from experiments.record.metrics.arbiters import agreement, replication_load
 from experiments.record.metrics.bootstrap import correlated_s, seeded
-from experiments.record.metrics.frames import arm_names, prepared
+from experiments.record.metrics.frames import arm_names, prepared, spans_of
 from experiments.record.metrics.generator import generator_blocks, generator_reasons
 from experiments.record.metrics.improvement import Factor, improvement, no_improvement, pairs_of
 from experiments.record.metrics.looks import levels_of
@@ -39,7 +39,6 @@ from experiments.record.metrics.steps import steps
 from experiments.record.metrics.utilisation import utilisation
 from experiments.record.metrics.verdicts import fault_counts, run_verdicts
 from experiments.record.metrics.weights import performability_weights
-from experiments.record.records import HOSTS, read_table
 from experiments.record.result import Findings
 
 
@@ -53,20 +52,20 @@ def summarize(
     hosts: pl.DataFrame | None = None,
     prediction: Prediction | None = None,
 ) -> Findings:
-    """Every figure of a run's arms, ready for JSON (null where there is no number).
+    """Return every figure of a run's arms, ready for JSON (null for what is no number).
 
-    Parameters: requests, events and manifest as their files say; hosts the machines' samples;
-    prediction of the plan that the design was made from, if it was.
+    Parameters: requests, events and manifest from their files; hosts the machines' samples;
+    prediction of the plan from which the design was made, if there is one.
     """
     events = without_discarded(events)
     frame = prepared(requests, time_out_of(manifest))
     main = measured(frame)
     arms = arm_names(frame, manifest)
     baseline, other = compared_arms(arms)
-    found = windows(events, run_end_s(frame, events, manifest))
-    disturbances = of_kind(found, "fault", "interference")
+    run_windows = windows(events, run_end_s(frame, events, manifest))
+    disturbances = of_kind(run_windows, "fault", "interference")
     ideal = ideal_latency(main, baseline, disturbances)
-    phases = _phases(frame, arms, found, ideal)
+    phases = _phases(frame, arms, run_windows, ideal)
     arm_figures = {
         arm: user_metrics(
             main.filter(pl.col("arm") == arm), _measured_duration_s(phases, arm), ideal
@@ -80,7 +79,8 @@ def summarize(
     load = generator_blocks(requests, manifest)
     verdicts = run_verdicts(manifest, arm_figures, disturbances, faults, generator_reasons(load))
     comparison = _comparison(main, arms, baseline, manifest)
-    predicted = _predicted(prediction, main, found, manifest, hosts)
+    predicted = _compare_plan(prediction, main, run_windows, manifest, hosts)
+    spans = spans_of(main)
     body = {
         "arms": arm_figures,
         "compared": {"baseline": baseline, "other": other},
@@ -99,20 +99,20 @@ def summarize(
         "phases": phases,
         "stages": stage_figures(main, arms, manifest),
         "ideal": {"latency_ms": ideal.latency_ms, "source": ideal.source},
-        "replication": {} if arbiters is None else replication_load(arbiters, _blocks(main)),
-        "agreement": {} if arbiters is None else agreement(arbiters, _blocks(main)),
+        "replication": {} if arbiters is None else replication_load(arbiters, spans),
+        "agreement": {} if arbiters is None else agreement(arbiters, spans),
         "faults": faults,
         "influx_points": (manifest.get("telemetry") or {}).get("in_influxdb", 0),
         "calibration": manifest.get("calibration"),
-        "utilisation": utilisation(hosts, found, _blocks(main), manifest),
+        "utilisation": utilisation(hosts, run_windows, spans, manifest),
         "host_blocks": (manifest.get("host") or {}).get("blocks") or [],
         "load": {"blocks": load},
         "predicted": predicted,
         "plan": dict(plan) if plan else {"feasible": None, "usd_per_month": None, "tiers": {}},
         "weights_source": performability_weights().source,
     }
-    asked, (_, level) = (manifest.get("spec") or {}).get("slo"), levels_of(manifest)
-    slo = slo_verdict(main, arms, asked, block_s=correlated_s(manifest), level=level)
+    slo_limits, (_, level) = (manifest.get("spec") or {}).get("slo"), levels_of(manifest)
+    slo = slo_verdict(main, arms, slo_limits, block_s=correlated_s(manifest), level=level)
     promise = promise_of(prediction, predicted, slo) if prediction and predicted else None
     return Findings(
         without_nan(body), without_nan(verdicts), slo=without_nan(slo), promise=without_nan(promise)
@@ -120,7 +120,7 @@ def summarize(
 
 
 def summarize_run(run_dir: Path) -> Findings:
-    """`summarize` of the files in a run's folder; writes nothing."""
+    """Apply `summarize` to the files in a run's folder; write nothing."""
     events, plan, arbiters = run_dir / "events.jsonl", run_dir / "plan.json", None
     hosts, predicted = run_dir / "hosts.parquet", run_dir / "predicted.json"
     if (run_dir / "arbiters.parquet").is_file():
@@ -131,21 +131,22 @@ def summarize_run(run_dir: Path) -> Findings:
         manifest_if_any(run_dir),
         plan=json.loads(plan.read_text(encoding="utf-8")) if plan.is_file() else None,
         arbiters=arbiters,
-        hosts=read_table(hosts, HOSTS) if hosts.is_file() else None,
+        hosts=pl.read_parquet(hosts) if hosts.is_file() else None,
         prediction=read_prediction(predicted) if predicted.is_file() else None,
     )
 
 
 def compared_arms(arms: Sequence[str]) -> tuple[str, str | None]:
-    """The two arms of the improvement factors: the one called baseline, else the first, and the
-    first of the others. A run of one arm compares it with none.
+    """Return the two arms of the improvement factors.
+
+    The arm called baseline, else the first; and the first of the others, None if there is none.
     """
     baseline = "baseline" if "baseline" in arms or not arms else arms[0]
     return baseline, next((arm for arm in arms if arm != baseline), None)
 
 
 def without_nan(value: Any) -> Any:
-    """The same JSON value with null for what is no finite number."""
+    """Return the same JSON value, with null for every number that is not finite."""
     if isinstance(value, Mapping):
         return {str(key): without_nan(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -156,29 +157,36 @@ def without_nan(value: Any) -> Any:
 
 
 def _phases(
-    frame: pl.DataFrame, arms: Sequence[str], found: Sequence[Window], ideal: Ideal
+    frame: pl.DataFrame, arms: Sequence[str], run_windows: Sequence[Window], ideal: Ideal
 ) -> dict[str, dict[str, UserMetrics]]:
     phases: dict[str, dict[str, UserMetrics]] = {}
     for phase in frame.sort("intended_s")["phase"].unique(maintain_order=True).to_list():
         for arm in arms:
             rows = frame.filter((pl.col("arm") == arm) & (pl.col("phase") == phase))
             if rows.height:
-                duration_s = _duration_s(rows, phase, arm, found)
+                duration_s = _duration_s(rows, phase, arm, run_windows)
                 phases.setdefault(phase, {})[arm] = user_metrics(rows, duration_s, ideal)
     return phases
 
 
-def _duration_s(rows: pl.DataFrame, phase: str, arm: str, found: Sequence[Window]) -> float:
-    """The duration of the arrivals of an arm's phase, over all its blocks.
+def _duration_s(rows: pl.DataFrame, phase: str, arm: str, run_windows: Sequence[Window]) -> float:
+    """Return the duration of the arrivals of an arm's phase, over all its blocks [s].
 
-    From the recorded phases; else from the arrivals, one mean gap longer than from the first to
-    the last.
+    From the recorded phases; else from the arrivals: the time from the first to the last, and one
+    mean gap.
     """
-    recorded = [w for w in of_kind(found, "phase") if w.kind == phase and w.arm == arm]
+    recorded = [
+        window
+        for window in of_kind(run_windows, "phase")
+        if window.kind == phase and window.arm == arm
+    ]
     if recorded:
         return sum(window.duration_s for window in recorded)
     blocks = [block["intended_s"].sort() for _, block in rows.group_by("repeat")]
-    spans = [float(at[-1] - at[0]) * len(at) / max(1, len(at) - 1) for at in blocks]
+    spans = [
+        float(times_s[-1] - times_s[0]) * len(times_s) / max(1, len(times_s) - 1)
+        for times_s in blocks
+    ]
     return sum(spans)
 
 
@@ -209,24 +217,24 @@ def _comparison(
 
     An interval holds for one arm: of twenty arms about one interval misses its factor by chance.
     """
-    others = [arm for arm in arms if arm != baseline] if len(arms) > 2 else []
-    return {arm: _improvement(main, baseline, arm, manifest) for arm in others}
+    other_arms = [arm for arm in arms if arm != baseline] if len(arms) > 2 else []
+    return {arm: _improvement(main, baseline, arm, manifest) for arm in other_arms}
 
 
-def _predicted(
+def _compare_plan(
     prediction: Prediction | None,
     main: pl.DataFrame,
-    found: Sequence[Window],
+    run_windows: Sequence[Window],
     manifest: Mapping[str, Any],
     hosts: pl.DataFrame | None,
 ) -> Compared | None:
-    """The plan's prediction beside the measurement; None where no plan was put to the test."""
+    """Return the plan's prediction beside the measurement; None if the run tests no plan."""
     if prediction is None:
         return None
     spec = manifest.get("spec") or {}
     records = Records(
         requests=main,
-        windows=found,
+        windows=run_windows,
         hosts=hosts,
         fleet=checked_fleet(spec),
         machines=list((manifest.get("fleet") or {}).get("machines") or []),
@@ -237,14 +245,3 @@ def _predicted(
 
 def checked_fleet(spec: Mapping[str, Any]) -> Fleet:
     return check(ConfigFile(Path("manifest.json"), spec.get("fleet") or {}), Fleet)
-
-
-def _blocks(main: pl.DataFrame) -> dict[str, list[tuple[float, float]]]:
-    """The stretches of time in which each arm's blocks were measured."""
-    spans = main.group_by("arm", "repeat").agg(
-        pl.col("intended_s").min().alias("start_s"), pl.col("intended_s").max().alias("end_s")
-    )
-    blocks: dict[str, list[tuple[float, float]]] = {}
-    for arm, _, start_s, end_s in spans.sort("start_s").iter_rows():
-        blocks.setdefault(arm, []).append((start_s, end_s))
-    return blocks

@@ -25,17 +25,19 @@ Spans = Sequence[tuple[float, float]]
 def undisturbed_cores(
     hosts: pl.DataFrame, windows: Sequence[Window], machines: Sequence[str], spans: Spans
 ) -> Floats:
-    """Cores in use, a value per machine and second, within `spans`."""
+    """Return the cores in use within `spans`, a value per machine and second."""
     parts = [np.empty(0)]
     disturbances = of_kind(windows, "interference", "fault")
-    known = hosts.filter(pl.col("cpu_cores").is_not_null())
+    samples = hosts.filter(pl.col("cpu_cores").is_not_null())
     for machine in machines:
-        own = known.filter(pl.col("machine") == machine)
-        for window in (one for one in disturbances if one.machine == machine):
+        machine_samples = samples.filter(pl.col("machine") == machine)
+        for window in (
+            disturbance for disturbance in disturbances if disturbance.machine == machine
+        ):
             start_s, end_s = window.start_s - MARGIN_S, window.end_s + 2 * MARGIN_S
-            own = own.filter(~pl.col("time_s").is_between(start_s, end_s))
+            machine_samples = machine_samples.filter(~pl.col("time_s").is_between(start_s, end_s))
         for start_s, end_s in spans:
-            inside = own.filter(pl.col("time_s").is_between(start_s + MARGIN_S, end_s))
+            inside = machine_samples.filter(pl.col("time_s").is_between(start_s + MARGIN_S, end_s))
             parts.append(inside["cpu_cores"].to_numpy())
     return np.concatenate(parts)
 
@@ -54,29 +56,31 @@ def utilisation(
     if hosts is None:
         return {}
     tiers = ((manifest.get("spec") or {}).get("fleet") or {}).get("tiers") or {}
-    caps = {name: one["cpus"] for name, one in tiers.items() if one.get("cpus")}
-    found: dict[str, dict[str, object]] = {}
+    caps = {name: settings["cpus"] for name, settings in tiers.items() if settings.get("cpus")}
+    figures: dict[str, dict[str, object]] = {}
     calibration = manifest.get("calibration") or {"arms": {}, "tiers": {}}
     for arm, spans in blocks.items():
-        foreseen = calibration["arms"].get(arm) or {}
+        predicted = calibration["arms"].get(arm) or {}
         for tier, cap in caps.items():
             machines = _nodes(manifest, tier)
             cores = undisturbed_cores(hosts, windows, machines, spans)
             idle = (calibration["tiers"].get(tier) or {}).get("idle_cores", 0.0)
-            one_idle = idle / max(1, len(machines))
-            found.setdefault(arm, {})[tier] = {
-                "foreseen": foreseen.get(tier),
-                "measured": float(cores.mean() - one_idle) / cap if cores.size else None,
+            idle_each = idle / max(1, len(machines))
+            figures.setdefault(arm, {})[tier] = {
+                "foreseen": predicted.get(tier),
+                "measured": float(cores.mean() - idle_each) / cap if cores.size else None,
                 "samples": int(cores.size),
             }
-    return found
+    return figures
 
 
 def _nodes(manifest: Mapping[str, Any], tier: str) -> list[str]:
     """Return the tier's machines in service."""
     machines = (manifest.get("fleet") or {}).get("machines") or ()
     return [
-        one["name"]
-        for one in machines
-        if one.get("tier") == tier and one.get("role") != "arbiter" and not one.get("standby")
+        machine["name"]
+        for machine in machines
+        if machine.get("tier") == tier
+        and machine.get("role") != "arbiter"
+        and not machine.get("standby")
     ]

@@ -53,66 +53,67 @@ def run_verdicts(
     faults: Mapping[str, Any],
     against: Sequence[str] = (),
 ) -> dict[str, Verdict]:
-    """Return the runner's verdicts and, added to them, what the data say against the run; `against`
-    is what they say against its measurement beyond the arms' figures.
+    """Return the runner's verdicts with the reasons that the data add against the run.
 
-    A verdict that the runner did not give is not passed, except `cleanup`, which comes last and
-    never voids data: it is None until then.
+    `against` are reasons against the measurement beyond the arms' figures. A missing verdict of the
+    runner counts as not passed, except `cleanup`, which comes last and never voids data: it is None
+    until then.
     """
-    found: dict[str, Verdict] = {}
-    given = manifest.get("verdicts") or {}
+    verdicts: dict[str, Verdict] = {}
+    stated = manifest.get("verdicts") or {}
     for name in VERDICTS:
-        verdict = given.get(name)
+        verdict = stated.get(name)
         if verdict is None:
-            found[name] = {"ok": None if name == "cleanup" else False, "reasons": []}
+            verdicts[name] = {"ok": None if name == "cleanup" else False, "reasons": []}
             if name != "cleanup":
-                found[name]["reasons"].append("the runner gave no verdict")
+                verdicts[name]["reasons"].append("the runner gave no verdict")
         else:
             reasons = [str(reason) for reason in verdict.get("reasons") or []]
-            found[name] = {"ok": bool(verdict.get("ok")), "reasons": reasons}
+            verdicts[name] = {"ok": bool(verdict.get("ok")), "reasons": reasons}
     limit = ((manifest.get("spec") or {}).get("slo") or {}).get("max_error_share")
-    _add_reasons(found["measurement"], [*measurement_reasons(arms, limit), *against])
-    _add_reasons(found["injection"], _injection_reasons(manifest, faults))
-    _add_reasons(found["injection"], dose_reasons(faults.get("doses") or []))
-    _add_reasons(found["revert"], _revert_reasons(manifest, disturbances, faults))
-    return found
+    _add_reasons(verdicts["measurement"], [*measurement_reasons(arms, limit), *against])
+    _add_reasons(verdicts["injection"], _injection_reasons(manifest, faults))
+    _add_reasons(verdicts["injection"], dose_reasons(faults.get("doses") or []))
+    _add_reasons(verdicts["revert"], _revert_reasons(manifest, disturbances, faults))
+    return verdicts
 
 
 def measurement_reasons(
     arms: Mapping[str, UserMetrics], error_share_max: float | None
 ) -> list[str]:
-    """Why the latencies of these arms may not be believed; empty if they may."""
+    """Return the reasons not to believe the latencies of these arms."""
     reasons = [] if arms else ["no arm was measured"]
     for name, arm in arms.items():
         if not arm["requests"]:
             reasons.append(f"{name}: no request was measured")
             continue
         if not arm["ok"]:
-            reasons.append(f"{name}: none of {arm['requests']} requests was answered ok")
+            reasons.append(f"{name}: none of {arm['requests']:,} requests was answered ok")
         lag_ms, lag_ms_max = arm["lag_ms_p99"], lag_limit_ms(arm["p50_ms"])
         if lag_ms is None:
             reasons.append(f"{name}: the generator's lag is not known")
         elif lag_ms > lag_ms_max:
             reasons.append(
                 f"{name}: the generator sent late, lag p99 {lag_ms:.2f} ms is above "
-                f"{lag_ms_max:.2f} ms, by the measured p50 ({arm['p50_ms']:.1f} ms)"
+                f"{lag_ms_max:.2f} ms, by the measured p50 ({arm['p50_ms']:.1f} ms); "
+                "free the host, lower rate_per_s or raise workers"
             )
         error_share = arm["error_share"] or 0.0
         if error_share_max is not None and error_share > error_share_max:
             reasons.append(
-                f"{name}: {arm['errors']} of {arm['requests']} requests failed "
+                f"{name}: {arm['errors']:,} of {arm['requests']:,} requests failed "
                 f"({100 * error_share:.3g} %), the design allows {100 * error_share_max:g} %"
             )
     return reasons
 
 
 def _injection_reasons(manifest: Mapping[str, Any], faults: Mapping[str, Any]) -> list[str]:
-    asked = (manifest.get("spec") or {}).get("faults") or []
-    seen = faults["by_kind"]
+    planned = (manifest.get("spec") or {}).get("faults") or []
+    counts = faults["by_kind"]
     return [
         f"{fault.get('kind')}: asked for, never injected"
-        for fault in asked
-        if not seen.get(fault.get("kind"), {}).get("injected")
+        for fault in planned
+        if not counts.get(fault.get("kind"), {}).get("injected")
     ]
 
 
@@ -133,7 +134,6 @@ def _revert_reasons(
 
 
 def _add_reasons(verdict: Verdict, reasons: Sequence[str]) -> None:
-    """Adds reasons against a verdict."""
     if reasons:
         verdict["ok"] = False
         verdict["reasons"] += [text for text in reasons if text not in verdict["reasons"]]

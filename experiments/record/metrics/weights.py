@@ -23,9 +23,7 @@ class Weights:
 
 @cache
 def performability_weights() -> Weights:
-    """Return the weights of section 5.6 of the report, and of our additions for outcomes it has
-    not.
-    """
+    """Return the weights of section 5.6 of the report, and ours for outcomes it does not have."""
     document = json.loads(_FILE.read_text(encoding="utf-8"))
     demerits = {name: float(value) for name, value in document["demerits"].items()}
     second_above_ideal = demerits.pop("second_above_ideal")

@@ -32,24 +32,24 @@ class Account:
     limit_ms: float = field(default_factory=time_out_ms)
 
     def burn(self, outcome: str, latency_ms: float | None) -> dict[str, float]:
-        """Return the fields of a request: what it spends of each limit's budget."""
+        """Return the fields of a request: its part of each limit's budget."""
         failed = outcome != OK
-        spent = {}
+        burns = {}
         for key, share in ALLOWED.items():
             if (limit_ms := self.slo.get(key)) is not None:
-                bad = failed or latency_ms is None or latency_ms > limit_ms
-                spent[f"burn_{key.removesuffix('_ms')}"] = bad / share
+                is_bad = failed or latency_ms is None or latency_ms > limit_ms
+                burns[f"burn_{key.removesuffix('_ms')}"] = is_bad / share
         if self.slo.get(_ERRORS):  # where none may fail there is no budget to burn
-            spent["burn_errors"] = failed / float(self.slo[_ERRORS])
-        return spent
+            burns["burn_errors"] = failed / float(self.slo[_ERRORS])
+        return burns
 
     def points(
         self, names: Mapping[str, str], arm: str, time_ns: int, length_s: float, good: int
     ) -> list[Point]:
-        """Return the limits, and what the last `length_s` cost, in which `good` requests were
-        answered.
-        """
-        limits = {key: float(one) for key, one in self.slo.items() if key in (*ALLOWED, _ERRORS)}
+        """Return the limits, and the cost of the last `length_s` with `good` answered requests."""
+        limits = {
+            key: float(limit) for key, limit in self.slo.items() if key in (*ALLOWED, _ERRORS)
+        }
         points = [Point("slo", names, limits, time_ns)] if limits else []
         if self.usd_per_hour is not None:
             cost = {

@@ -16,9 +16,9 @@ _TIMEOUT_S = 60.0
 
 
 def deliver(url: str, points: Iterable[Point]) -> int:
-    """Write points into an InfluxDB, whose database is made; returns how many there were.
+    """Write points into an InfluxDB, create its database, and return the number of points.
 
-    The same points again change nothing. Raises EnvironmentMissing if it does not take them.
+    The same points again change nothing. Raises EnvironmentMissing if it does not accept them.
     """
     count, rest = 0, iter(points)
 

@@ -29,7 +29,7 @@ _LISTENS = re.compile(r"Listening on HTTP.*addr=(127\.0\.0\.1:\d+)")
 
 
 class LocalInflux:
-    """One server; its port is chosen at the first start and kept. Whoever starts it ends it."""
+    """One server; its port is chosen at the first start and stays. Its starter must end it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -58,15 +58,15 @@ class LocalInflux:
                 start_new_session=True,  # Ctrl-C is the command's, which ends it
             )
         give_up = time.monotonic() + START_S
-        while not (found := _LISTENS.search(log.read_text())):
+        while not (match := _LISTENS.search(log.read_text())):
             if self._process.poll() is not None or time.monotonic() > give_up:
                 self.kill()
                 raise self._missing(log.read_text()[-500:] or "nothing in its log")
             time.sleep(0.02)
-        self._address = found.group(1)
+        self._address = match.group(1)
 
     def kill(self) -> None:
-        """SIGKILL, as a crash; what it was told is on disk."""
+        """End it by SIGKILL, as a crash does; its data are on disk."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

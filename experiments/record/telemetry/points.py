@@ -19,13 +19,12 @@ _VERDICTS = {True: "SLO met", False: "SLO missed", None: "SLO undecided"}
 def request_point(
     record: RequestRecord, block: Block, account: Account, *, experiment: str, run: str, t0_ns: int
 ) -> Point:
-    """Return a request at its intended start, which a record has to 1 us. `t0_ns` is the run's t0
-    on the wall clock.
+    """Return a request at its intended start, which a record has to 1 us.
 
-    Its latency is the one that it counts with (`core.statistics.percentiles`): dashboards make
-    percentiles of it. A point of the same tags and time would take another's place, so the
-    nanoseconds are of the request's number: the same record is the same point, however often it
-    is written.
+    `t0_ns` is the run's t0 on the wall clock. The latency is the counted one
+    (`core.statistics.percentiles`), because dashboards compute percentiles of it. A point replaces
+    another with the same tags and time, so the nanoseconds come from the request's number: the same
+    record is the same point, however often it is written.
     """
     return Point(
         "request",
@@ -55,7 +54,7 @@ def arbiter_points(
     run: str,
     time_ns: int,
 ) -> list[Point]:
-    """One poll of an arbiter's statistics; `previous` is the poll before it, for means."""
+    """Return one poll of an arbiter's statistics; `previous` is the poll before it, for means."""
     tags = {"experiment": experiment, "run": run, "tier": stats["tier"]}
     requests = stats["requests"]
     # No file of a run has these two.
@@ -96,8 +95,8 @@ def arbiter_points(
 
 
 class Annotations:
-    """Events as points: a window's start when it opens, and over it, with its end, when it
-    closes."""
+    """Events as points. A window has a point when it opens, which is replaced by one with its end
+    when it closes."""
 
     def __init__(self, names: Mapping[str, str], ns_at: Callable[[float], int]) -> None:
         self._names = names
@@ -153,16 +152,25 @@ def _ms(us: int | None) -> float | None:
 
 
 def _grown_ratio(
-    now: Mapping[str, Any], before: Mapping[str, Any] | None, above: str, below: str, scale: float
+    current: Mapping[str, Any],
+    previous: Mapping[str, Any] | None,
+    above: str,
+    below: str,
+    scale: float,
 ) -> float | None:
-    """Return the growth of `above` for each one that `below` grew; None if that did not grow, or
-    is not known.
+    """Return the growth of `above` over that of `below`; None if `below` did not grow or a value is
+    missing.
     """
-    if before is None or None in (now[above], now[below], before[above], before[below]):
+    if previous is None or None in (
+        current[above],
+        current[below],
+        previous[above],
+        previous[below],
+    ):
         return None
-    if now[below] <= before[below]:
+    if current[below] <= previous[below]:
         return None
-    return scale * float(now[above] - before[above]) / float(now[below] - before[below])
+    return scale * float(current[above] - previous[above]) / float(current[below] - previous[below])
 
 
 def _server_fields(

@@ -17,11 +17,10 @@ class InfluxQuery:
     """Queries on one database."""
 
     def __init__(self, url: str) -> None:
-        self._shown = without_login(url)
+        self._public_url = without_login(url)
         self._influx = Influx(url, DATABASE)
 
     def close(self) -> None:
-        """Close the connections."""
         self._influx.close()
 
     def rows(self, influxql: str) -> list[JsonObject]:
@@ -29,10 +28,10 @@ class InfluxQuery:
         EnvironmentMissing.
         """
         try:
-            found = self._influx.series(influxql, "ns")
+            all_series = self._influx.series(influxql, "ns")
         except (httpx.HTTPError, QueryError, ValueError) as error:
             raise EnvironmentMissing(
-                f"InfluxDB at {self._shown}",
+                f"InfluxDB at {self._public_url}",
                 expected=f"an answer to {influxql}",
                 got=f"{type(error).__name__}: {error}",
                 hint="See whether the machine influxdb-1 is up; run files do not depend on it.",
@@ -43,7 +42,7 @@ class InfluxQuery:
                 **series.get("tags", {}),
                 **dict(zip(series["columns"], values, strict=True)),
             }
-            for series in found
+            for series in all_series
             for values in series.get("values", [])
         ]
 

@@ -18,10 +18,10 @@ class Spool:
         self.path = path
         self._bytes_max = bytes_max
         self._position = 0
-        left = path.read_bytes() if path.exists() else b""
-        self._size = left.rfind(b"\n") + 1
-        self.lines = left.count(b"\n")
-        if self._size < len(left):  # a crash cut the last line
+        content = path.read_bytes() if path.exists() else b""
+        self._size = content.rfind(b"\n") + 1
+        self.lines = content.count(b"\n")
+        if self._size < len(content):  # a crash cut the last line
             os.truncate(path, self._size)
 
     def append(self, lines: list[bytes]) -> None:

@@ -35,7 +35,7 @@ REQUEST_TIMEOUT_S = 3.0
 
 @dataclass(frozen=True)
 class TelemetryStats:
-    """Points by what became of them: accepted = written + waiting + spooled + rejected + lost."""
+    """Points by their fate: accepted = written + waiting + spooled + rejected + lost."""
 
     accepted: int = 0
     written: int = 0
@@ -114,7 +114,7 @@ class InfluxWriter:
             self._keep(batch)
 
     def _turn(self) -> None:
-        """Deliver the spool, then the queue; what cannot be delivered goes to the spool."""
+        """Deliver the spool, then the queue; undelivered points go to the spool."""
         while self._spool.lines and not self._give_up.is_set():
             head = self._spool.head(BATCH_LINES)
             if self._post(head) is _Reply.AWAY:
@@ -172,9 +172,9 @@ class InfluxWriter:
             return _Reply.AWAY, f"{type(error).__name__}: {error}"
         if response.status_code == 204:
             return _Reply.TAKEN, ""
-        said = f"HTTP {response.status_code}: {response.text.strip()[:300]}"
+        answer = f"HTTP {response.status_code}: {response.text.strip()[:300]}"
         refused = response.status_code in (400, 413, 422)
-        return (_Reply.REFUSED if refused else _Reply.AWAY), said
+        return (_Reply.REFUSED if refused else _Reply.AWAY), answer
 
     def _reject(self, line: bytes, error: str) -> None:
         self._count(rejected=1, error=error)
@@ -184,9 +184,9 @@ class InfluxWriter:
         except OSError as failure:
             self._count(error=f"{error}; and {self.rejected_path}: {failure}")
 
-    def _count(self, *, error: str = "", **more: int) -> None:
-        """Points that became something, by the name of that in the statistics."""
+    def _count(self, *, error: str = "", **changes: int) -> None:
+        """Add to the counts of the statistics, by name; keep the error."""
         with self._lock:
-            now = self._stats
-            grown: dict[str, Any] = {name: getattr(now, name) + n for name, n in more.items()}
-            self._stats = replace(now, last_error=error or now.last_error, **grown)
+            stats = self._stats
+            counts: dict[str, Any] = {name: getattr(stats, name) + n for name, n in changes.items()}
+            self._stats = replace(stats, last_error=error or stats.last_error, **counts)

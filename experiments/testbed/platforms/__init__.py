@@ -17,24 +17,24 @@ DEFAULT = "local"
 
 
 def entries() -> tuple[PlatformEntry, ...]:
-    """Every platform that has a folder here."""
-    return tuple(entry(name) for name in _names())
+    """Return every platform that has a folder here."""
+    return tuple(entry(name) for name in _platform_names())
 
 
 def entry(name: str) -> PlatformEntry:
     """Return the platform called `name`. Raises InputError if there is none: no platform stands
     in for another, which may cost money.
     """
-    if name not in _names():
+    if name not in _platform_names():
         raise InputError(
             "--platform",
-            expected=f"one of {', '.join(_names())}",
+            expected=f"one of {', '.join(_platform_names())}",
             got=repr(name),
             hint="A platform is a folder in experiments/testbed/platforms.",
         )
-    found: PlatformEntry = import_module(f"{__name__}.{name}").PLATFORM
-    return found
+    platform_entry: PlatformEntry = import_module(f"{__name__}.{name}").PLATFORM
+    return platform_entry
 
 
-def _names() -> list[str]:
+def _platform_names() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)

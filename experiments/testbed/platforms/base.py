@@ -19,8 +19,8 @@ class Platform(Protocol):
     `through_agent` maps the machine faults that this platform cannot inject itself to the agent's
     kind that comes nearest. `ready_timeout_s` is how long a new machine may take to be ready [s].
     `reachable`: whether this process reaches the fleet's agents and arbiters. `on_this_host`:
-    whether all machines share this host's cores and memory. `is_attached`: the fleet is somebody
-    else's, so it is not made here, nor removed, and its arbiters are left as they were.
+    whether all machines share this host's cores and memory. `is_attached`: the fleet is another
+    owner's, so it is neither made nor removed here, and its arbiters are left as they were.
     """
 
     @property
@@ -44,7 +44,7 @@ class Platform(Protocol):
         """
 
     def up(self, tfvars: Path, progress: Progress) -> Inventory:
-        """Make the fleet that `tfvars` describes; returns what was made."""
+        """Make the fleet that `tfvars` describes; returns its inventory."""
 
     def inventory(self) -> Inventory:
         """Return the inventory. Raises EnvironmentMissing if that is not known."""
@@ -56,37 +56,37 @@ class Platform(Protocol):
         """Remove the fleet, then a sweep by label or tag; returns what only the sweep found."""
 
     def remaining(self) -> list[str]:
-        """Everything of this experiment that is still there."""
+        """Return everything of this experiment that is still there."""
 
     def machine_logs(self, machine: str, lines: int = 20) -> str:
-        """Return the last lines that the machine printed, so many at most."""
+        """Return at most `lines` last lines that the machine printed."""
 
     def inject(self, kind: str, machine: str) -> None:
-        """One of MACHINE_KINDS that is not in `through_agent`."""
+        """Inject one of MACHINE_KINDS that is not in `through_agent`."""
 
     def revert(self, kind: str, machine: str) -> None:
         """Undo `inject`; idempotent."""
 
     def start(self, machine: str) -> None:
-        """Power on: a standby, or one that was stopped. Nothing to do where it runs."""
+        """Power on a standby, or a stopped machine. Does nothing if the machine runs."""
 
     def stop(self, machine: str) -> None:
-        """Power off at once. Nothing to do where it is off."""
+        """Power off at once. Does nothing if the machine is off."""
 
     def replace(self, machine: str, progress: Progress) -> None:
-        """Throw a machine of a `cloud` fleet away, running or not, and have it made anew under
-        its name and addresses (EC2: its auto-scaling group does). Returns once the new one is
+        """Throw a machine of a `cloud` fleet away, running or not, and have a new one made with
+        its name and addresses (on EC2 by its auto-scaling group). Returns once the new one is
         under way; it is not ready then. Raises EnvironmentMissing."""
 
     def load_helpers(self) -> int:
-        """Load machines beside this one, a load worker waiting on each."""
+        """Return the number of load machines beside this one; a load worker waits on each."""
 
     def running(self, machine: str) -> bool:
         """True if the machine's power is on."""
 
     def cpu_s(self) -> Mapping[str, float]:
-        """CPU seconds so far of each machine that runs on this host; empty if none does, or
-        where that is not known.
+        """Return the CPU seconds so far of each machine that runs on this host; empty if none
+        does, or if they are not known.
         """
 
 
@@ -94,7 +94,8 @@ class Platform(Protocol):
 class Option:
     """An option of `run`, `up`, `down`, `list` or `watch` that a platform has and others need not.
 
-    `type`: bool, str, float or list[str] (may be repeated); nothing given is None, False for bool.
+    `type`: bool, str, float or list[str] (may be repeated). Without the option the value is None,
+    for bool False.
     """
 
     name: str  # ttl_hours is --ttl-hours
@@ -107,20 +108,20 @@ class Option:
 
 
 class Elsewhere(Protocol):
-    """A run that a machine of the fleet carries out, as only that reaches the others; `question` is
-    asked before anything is paid for."""
+    """A run that a machine of the fleet carries out, because only that machine reaches the others;
+    the user answers `question` before anything is paid for."""
 
     @property
     def question(self) -> str: ...
 
     def carry_out(self, arguments: Sequence[str], *, results: Path, keep: bool) -> Path:
-        """Return the run's folder, once it is in `results`, and the fleet is gone unless it is to
-        be kept; `arguments` are further ones of `sparecraft run`.
+        """Return the run's folder, once it is in `results` and the fleet is gone, which it is not
+        with `keep`. `arguments` are further ones of `sparecraft run`.
         """
 
 
 class FleetRow(TypedDict):
-    """A fleet that is up, as `sparecraft list` shows it; the rest only where it costs money."""
+    """A fleet that is up, as `sparecraft list` shows it; optional keys only if it costs money."""
 
     experiment: str
     machines: int
@@ -130,18 +131,24 @@ class FleetRow(TypedDict):
     region: NotRequired[str]
 
 
-Given = Mapping[str, Any]  # what was given of a platform's options, by name
+OptionValues = Mapping[str, Any]  # values of a platform's options, by name
 
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """A fleet that can be had: `question` is asked before (a fleet that costs nothing has none),
-    `about` stands beside the inventory in JSON, `next_steps` tells a person where to go on."""
+    """A fleet that can be made. The user answers `question` before (a free fleet has none); `about`
+    stands beside the inventory in JSON; `next_steps` tells a person where to go on."""
 
     platform: Platform
     next_steps: Callable[[Inventory], Sequence[str]]
     question: str = ""
     about: Mapping[str, Any] = field(default_factory=dict)
+
+
+def entry_lines(inventory: Inventory) -> list[str]:
+    """Return the addresses of a fleet that this host reaches, for a person."""
+    entries = [f"{entry.tier}: {', '.join(entry.urls)}" for entry in inventory.endpoints.entries]
+    return [f"Entry {'; '.join(entries)}   InfluxDB: {inventory.endpoints.influxdb}"]
 
 
 class PlatformEntry(Protocol):
@@ -159,16 +166,18 @@ class PlatformEntry(Protocol):
     def for_run(self, experiment: str) -> Platform:
         """Return the fleet that `sparecraft run` makes, or finds, and measures from here."""
 
-    def attached(self, inventory: Inventory, identity: Identity) -> Platform:
-        """Return the same fleet, of somebody else's. Raises InputError if that is not possible."""
+    def attach_to(self, inventory: Inventory, identity: Identity) -> Platform:
+        """Return another owner's fleet. Raises InputError if the platform cannot attach to it."""
 
-    def elsewhere(self, design: Design, given: Given, narrator: Narrator) -> Elsewhere | None:
-        """Return the run, where it cannot go on here; nothing is made yet."""
+    def elsewhere(
+        self, design: Design, options: OptionValues, narrator: Narrator
+    ) -> Elsewhere | None:
+        """Return the run if it cannot be carried out here, else None; nothing is made yet."""
 
-    def for_up(self, design: Design, given: Given, narrator: Narrator) -> CostEstimate:
+    def for_up(self, design: Design, options: OptionValues, narrator: Narrator) -> CostEstimate:
         """Return the fleet that `sparecraft up` makes; nothing is made yet."""
 
-    def for_down(self, experiment: str, given: Given) -> Platform:
+    def for_down(self, experiment: str, options: OptionValues) -> Platform:
         """Return the fleet that `sparecraft down` removes."""
 
     def experiments(self) -> list[str]:
@@ -176,5 +185,5 @@ class PlatformEntry(Protocol):
         EnvironmentMissing.
         """
 
-    def fleets(self, given: Given) -> list[FleetRow]:
-        """Rows of `sparecraft list`. Raises EnvironmentMissing if nobody answers."""
+    def fleets(self, options: OptionValues) -> list[FleetRow]:
+        """Return the rows of `sparecraft list`. Raises EnvironmentMissing if nobody answers."""

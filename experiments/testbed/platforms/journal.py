@@ -11,7 +11,8 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -22,8 +23,8 @@ from experiments.testbed.platforms.watchdog import Watchdog
 
 @dataclass(frozen=True)
 class Note:
-    """A fault of a machine that was made, or is about to be; `how`, what the platform undoes it by
-    where the kind does not say that."""
+    """A fault of a machine, active or about to be. `how` is the command by which the platform
+    undoes it, if the kind does not define that."""
 
     machine: str
     kind: str
@@ -46,7 +47,7 @@ class MachineJournal:
     _watchdog: Watchdog | None = None
 
     def watch(self) -> int:
-        """See that there is a watchdog; returns its process id once it is ready. Raises
+        """Start a watchdog if there is none; returns its process id once it is ready. Raises
         EnvironmentMissing."""
         with self._guard:
             if self._watchdog is None or not self._watchdog.lives:
@@ -55,10 +56,10 @@ class MachineJournal:
             return self._watchdog.pid
 
     def write(self, kind: str, machine: str, how: str = "") -> None:
-        """Note it, on disk before this returns, and see that there is a watchdog."""
+        """Note a fault, on disk before this returns, and start a watchdog if there is none."""
         self.watch()
-        own = os.getpid()
-        note = Note(machine, kind, own, _start_of(own) or 0, how)
+        pid = os.getpid()
+        note = Note(machine, kind, pid, _start_ticks(pid) or 0, how)
         with self._guard:
             file = self._file(machine)
             with file.open("w", encoding="utf-8") as draft:
@@ -74,33 +75,37 @@ class MachineJournal:
             self._file(machine).unlink(missing_ok=True)
 
     def clear_all(self) -> None:
-        """There are no machines any more."""
+        """Remove all entries, because there are no machines any more."""
         with self._guard:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def notes(self) -> list[Note]:
-        """Return the notes; one that was cut off is left out, its fault was not made yet."""
-        return list(_notes(self.folder))
+        """Return the notes without incomplete ones, whose faults were not injected yet."""
+        notes = []
+        for file in sorted(self.folder.glob("*.json")):
+            with suppress(FileNotFoundError, ValueError, TypeError):
+                notes.append(Note(**json.loads(file.read_text(encoding="utf-8"))))
+        return notes
 
     def undo_ended(self, undo: Undo) -> list[Note]:
-        """Undo what runs that are no more have left. Returns what it undid."""
-        return self.undo_all(undo, [one for one in self.notes() if not _goes_on(one)])
+        """Undo the faults that ended runs have left. Returns their notes."""
+        return self.undo_all(undo, [note for note in self.notes() if not _is_running(note)])
 
     def undo_all(self, undo: Undo, notes: list[Note]) -> list[Note]:
-        """Undo these and forget them, each whatever becomes of the others. Raises the first
-        SparecraftError, at the end."""
-        undone, failed = list[Note](), list[SparecraftError]()
+        """Undo these faults and clear their notes; a failure does not stop the others. Returns the
+        notes of the undone faults. Raises the first SparecraftError, at the end."""
+        undone_notes, errors = list[Note](), list[SparecraftError]()
         for note in notes:
             try:
                 undo(note)
             except SparecraftError as error:
-                failed.append(error)
+                errors.append(error)
                 continue
             self.clear(note.machine)
-            undone.append(note)
-        if failed:
-            raise failed[0]
-        return undone
+            undone_notes.append(note)
+        if errors:
+            raise errors[0]
+        return undone_notes
 
     def _file(self, machine: str) -> Path:
         return self.folder / f"{machine}.json"
@@ -117,29 +122,21 @@ class Undoes(Protocol):
         """Undo a fault that may have been another process's; idempotent."""
 
 
-def _notes(folder: Path) -> Iterator[Note]:
-    for file in sorted(folder.glob("*.json")):
-        try:
-            yield Note(**json.loads(file.read_text(encoding="utf-8")))
-        except (FileNotFoundError, ValueError, TypeError):
-            continue
-
-
 def _sync(folder: Path) -> None:
-    """A file's name too is on disk then."""
-    opened = os.open(folder, os.O_RDONLY)
+    """Write a folder's entries to disk: the names of its files."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
-def _goes_on(note: Note) -> bool:
+def _is_running(note: Note) -> bool:
     """Return true while the run that made the fault goes on."""
-    return _start_of(note.pid) == note.started
+    return _start_ticks(note.pid) == note.started
 
 
-def _start_of(pid: int) -> int | None:
+def _start_ticks(pid: int) -> int | None:
     """Return the start of a process; None if there is none, or if it has ended and waits to be
     reaped.
     """

@@ -47,18 +47,17 @@ class Stack:
 
     @property
     def has_backend(self) -> bool:
-        """True if a backend keeps the states."""
-        return bool(re.search(r'^\s*backend "(?!local")', self._text(), re.MULTILINE))
+        return bool(re.search(r'^\s*backend "(?!local")', self._source(), re.MULTILINE))
 
-    def declared(self) -> set[str]:
-        """Names of the stack's variables: a misspelt one in a file is no error to Terraform."""
-        return set(re.findall(r'^\s*variable "(\w+)"', self._text(), re.MULTILINE))
+    def variable_names(self) -> set[str]:
+        """Return the names of the stack's variables: Terraform accepts misspelt ones in a file."""
+        return set(re.findall(r'^\s*variable "(\w+)"', self._source(), re.MULTILINE))
 
     @property
     def variables(self) -> JsonObject:
         """The platform's own variables of the last apply."""
-        kept = self.state_directory / _PLATFORM
-        return dict(json.loads(kept.read_text())) if kept.exists() else {}
+        file = self.state_directory / _PLATFORM
+        return dict(json.loads(file.read_text())) if file.exists() else {}
 
     def apply(
         self, tfvars: Path, progress: Progress, variables: Mapping[str, Any] | None = None
@@ -67,57 +66,61 @@ class Stack:
 
         Raises EnvironmentMissing with Terraform's diagnostics.
         """
-        _keep(self.state_directory, tfvars, self._with_own(tfvars, variables or {}))
+        _write_variables(
+            self.state_directory, tfvars, self._add_own_variables(tfvars, variables or {})
+        )
         self._init()
-        self._stream(["apply", "-auto-approve", *self._common(self.state_directory)], progress)
+        self._stream(
+            ["apply", "-auto-approve", *self._common_options(self.state_directory)], progress
+        )
 
     def plan(self, tfvars: Path, variables: Mapping[str, Any]) -> JsonObject:
-        """The plan of an apply, as `terraform show -json` has it; nothing is kept."""
+        """Return the plan of an apply, as `terraform show -json` has it; nothing is kept."""
         self._init()
         with tempfile.TemporaryDirectory() as scratch:
-            kept, plan = Path(scratch), Path(scratch) / "plan"
-            _keep(kept, tfvars, self._with_own(tfvars, variables))
+            folder, plan = Path(scratch), Path(scratch) / "plan"
+            _write_variables(folder, tfvars, self._add_own_variables(tfvars, variables))
             try:
-                for _ in self._messages(["plan", f"-out={plan}", *self._common(kept)]):
+                for _ in self._messages(["plan", f"-out={plan}", *self._common_options(folder)]):
                     pass
                 return dict(json.loads(self._run(["show", "-json", str(plan)]).stdout))
             finally:
                 if not any(self.state_directory.glob("*")) and not self.state_resources():
                     self.forget()  # the workspace that Terraform made for the plan
 
-    def _with_own(self, tfvars: Path, variables: Mapping[str, Any]) -> JsonObject:
-        """The name too: that of a design's case is not the one in its folder's file."""
-        return {**variables, **_own_roles(tfvars), "experiment": self.experiment}
+    def _add_own_variables(self, tfvars: Path, variables: Mapping[str, Any]) -> JsonObject:
+        """Add the roles and the experiment: a design's case has another than its folder's file."""
+        return {**variables, **_role_variables(tfvars), "experiment": self.experiment}
 
     def replace(self, address: str, progress: Progress) -> None:
         """Make one resource anew and touch no other. Raises EnvironmentMissing."""
         only = [f"-replace={address}", f"-target={address}"]
         self._stream(
-            ["apply", "-auto-approve", *only, *self._common(self.state_directory)], progress
+            ["apply", "-auto-approve", *only, *self._common_options(self.state_directory)], progress
         )
 
     def destroy(self, progress: Progress, *, refresh: bool = True) -> None:
-        """Remove what the workspace's state holds; nothing to do if there is no state, or the
-        variables are in another checkout. Without `refresh` Terraform does not plan first what is
-        missing, which a provider may refuse."""
+        """Remove the resources of the workspace's state. Does nothing if there is no state, or the
+        variables are in another checkout. Without `refresh` Terraform does not first look for
+        missing resources, which a provider may refuse."""
         if not (self.state_directory / _FLEET).exists() or not self._state():
             return
         self._init()
-        seen = [] if refresh else ["-refresh=false"]
-        common = self._common(self.state_directory)
-        self._stream(["destroy", "-auto-approve", *seen, *common], progress)
+        refresh_option = [] if refresh else ["-refresh=false"]
+        common = self._common_options(self.state_directory)
+        self._stream(["destroy", "-auto-approve", *refresh_option, *common], progress)
         self.forget()
 
     def remove(self, progress: Progress, sweep: Callable[[], list[str]]) -> list[str]:
-        """`destroy`, then `sweep`, which removes by label or tag; returns what only it found.
-        Raises EnvironmentMissing, with nothing done, where a backend does not answer."""
+        """Call `destroy`, then `sweep`, which removes by label or tag; returns what only the sweep
+        found. Raises EnvironmentMissing, with nothing done, if a backend does not answer."""
         failed = False
         try:
             self.state_resources()
         except EnvironmentMissing:
             if self.has_backend:
                 raise
-            self.forget()  # a state that is not whole: the sweep does it all
+            self.forget()  # an incomplete state: the sweep removes everything
         try:
             self.destroy(progress)
         except EnvironmentMissing:
@@ -136,8 +139,8 @@ class Stack:
         shutil.rmtree(self.state_directory, ignore_errors=True)
 
     def state_resources(self) -> list[JsonObject]:
-        """Attributes of everything that the state holds. Raises EnvironmentMissing where it is not
-        whole: the disk was full, the machine went down."""
+        """Return the attributes of everything in the state. Raises EnvironmentMissing if it is
+        incomplete: the disk was full, or the machine went down."""
         try:
             state = json.loads(self._state() or "{}")
         except ValueError as error:
@@ -149,21 +152,27 @@ class Stack:
                 f"file.",
             ) from error
         resources = state.get("resources", [])
-        return [i["attributes"] for resource in resources for i in resource["instances"]]
+        return [
+            instance["attributes"] for resource in resources for instance in resource["instances"]
+        ]
 
     def changes(self) -> list[str]:
-        """Addresses that `terraform plan` would change; empty when the fleet is as described."""
-        lines = self._messages(["plan", *self._common(self.state_directory)])
-        planned = (m for m in lines if m.get("type") in ("planned_change", "resource_drift"))
-        return [m["change"]["resource"]["addr"] for m in planned]
+        """Return the addresses that `terraform plan` would change; none if the fleet is as
+        described."""
+        lines = self._messages(["plan", *self._common_options(self.state_directory)])
+        changes = (
+            message
+            for message in lines
+            if message.get("type") in ("planned_change", "resource_drift")
+        )
+        return [message["change"]["resource"]["addr"] for message in changes]
 
     def output(self, name: str) -> Any:
-        """One output's value."""
-        done = self._run(["output", "-json", name])
-        return json.loads(done.stdout)
+        process = self._run(["output", "-json", name])
+        return json.loads(process.stdout)
 
     def inventory(self) -> Inventory:
-        """The outputs of the state. Raises EnvironmentMissing where it is none of ours."""
+        """Return the inventory of the state. Raises EnvironmentMissing if the state is empty."""
         if not self.state_resources():
             raise EnvironmentMissing(
                 f"fleet {self.experiment}",
@@ -174,7 +183,6 @@ class Stack:
         return self._output_as("fleet", Inventory)
 
     def identity(self) -> Identity:
-        """The client certificate for the agents' API."""
         return self._output_as("identity", Identity)
 
     def _output_as(self, name: str, kind: type[_Output]) -> _Output:
@@ -189,17 +197,17 @@ class Stack:
                 f"`sparecraft down {self.experiment}` and make the fleet anew.",
             ) from error
 
-    def _common(self, kept: Path) -> list[str]:
-        files = [kept.resolve() / name for name in (_FLEET, _PLATFORM)]
-        chosen = [f"-var-file={file}" for file in files if file.exists()]
-        return [*chosen, "-input=false", _LOCK_WAIT, "-json"]
+    def _common_options(self, folder: Path) -> list[str]:
+        files = [folder.resolve() / name for name in (_FLEET, _PLATFORM)]
+        options = [f"-var-file={file}" for file in files if file.exists()]
+        return [*options, "-input=false", _LOCK_WAIT, "-json"]
 
     def _init(self) -> None:
-        kept = ["-lockfile=readonly"] if _is_committed(self.directory / _LOCK) else []
+        lock_option = ["-lockfile=readonly"] if _is_committed(self.directory / _LOCK) else []
         # A backend that is new to this checkout refuses a workspace that it does not hold.
-        self._run(["init", "-input=false", "-no-color", *kept], workspace=_DEFAULT)
+        self._run(["init", "-input=false", "-no-color", *lock_option], workspace=_DEFAULT)
 
-    def _text(self) -> str:
+    def _source(self) -> str:
         return "\n".join(path.read_text() for path in sorted(self.directory.glob("*.tf")))
 
     def _state(self) -> str:
@@ -212,8 +220,8 @@ class Stack:
     def _has_workspace(self) -> bool:
         """Tell whether the backend has the workspace; a request for its state would create it."""
         self._init()
-        listed = self._run(["workspace", "list"], workspace=_DEFAULT).stdout
-        return self.experiment in listed.replace("*", " ").split()
+        workspaces = self._run(["workspace", "list"], workspace=_DEFAULT).stdout
+        return self.experiment in workspaces.replace("*", " ").split()
 
     def _delete_workspace(self) -> None:
         if self.has_backend and self._has_workspace():
@@ -222,15 +230,12 @@ class Stack:
     def _command(self, arguments: list[str]) -> list[str]:
         return [_program(), f"-chdir={self.directory}", *arguments]
 
-    def _environment(self, workspace: str | None = None) -> dict[str, str]:
-        return _environment(workspace or self.experiment)
-
     def _run(
         self, arguments: list[str], workspace: str | None = None
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
+        process = subprocess.run(
             self._command(arguments),
-            env=self._environment(workspace),
+            env=_environment(workspace or self.experiment),
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
@@ -238,15 +243,15 @@ class Stack:
             umask=_PRIVATE,
             check=False,
         )
-        if done.returncode != 0:
-            raise self._failure(arguments[0], done.stderr.strip() or done.stdout.strip())
-        return done
+        if process.returncode != 0:
+            raise self._failure(arguments[0], process.stderr.strip() or process.stdout.strip())
+        return process
 
     def _messages(self, arguments: list[str]) -> Iterator[JsonObject]:
         # Its own session: Ctrl-C must not reach Terraform, which would lose track of half a fleet.
         with subprocess.Popen(
             self._command(arguments),
-            env=self._environment(),
+            env=_environment(self.experiment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -272,27 +277,40 @@ class Stack:
 
     def _stream(self, arguments: list[str], progress: Progress) -> None:
         for message in self._messages(arguments):
-            said = str(message.get("@message", ""))
-            done = message.get("type") in ("apply_complete", "apply_errored", "change_summary")
-            if done and not said.startswith("data."):
-                progress(said)
+            text = str(message.get("@message", ""))
+            is_result = message.get("type") in ("apply_complete", "apply_errored", "change_summary")
+            if is_result and not text.startswith("data."):
+                progress(text)
 
-    def _failure(self, verb: str, said: str) -> EnvironmentMissing:
+    def _failure(self, verb: str, diagnostics: str) -> EnvironmentMissing:
         hint = "Mend what it names and call again; `sparecraft down` removes what was made."
-        if verb == "init" and _PROVIDER in said:
+        if verb == "init" and _PROVIDER in diagnostics:
             hint = "Run `make setup`, which builds and installs this provider, and call again."
         return EnvironmentMissing(
             f"terraform {verb} ({self.directory.name}, workspace {self.experiment})",
             expected="success",
-            got=said,
+            got=diagnostics,
             hint=hint,
         )
 
 
+class StackFleet:
+    """A platform whose fleet is that of a stack."""
+
+    stack: Stack
+
+    def inventory(self) -> Inventory:
+        """Return the resources of the state."""
+        return self.stack.inventory()
+
+    def identity(self) -> Identity:
+        return self.stack.identity()
+
+
 def outputs(directory: Path, workspace: str | None) -> str:
-    """All outputs of a root module, as `terraform output -json` prints them; of the workspace that
-    is selected there where none is named. Raises EnvironmentMissing."""
-    done = subprocess.run(
+    """Return all outputs of a root module, as `terraform output -json` prints them. `workspace`
+    None: the one that is selected there. Raises EnvironmentMissing."""
+    process = subprocess.run(
         [_program(), f"-chdir={directory}", "output", "-json"],
         env=_environment(workspace),
         capture_output=True,
@@ -301,14 +319,14 @@ def outputs(directory: Path, workspace: str | None) -> str:
         timeout=_OUTPUT_S,
         check=False,
     )
-    if done.returncode != 0:
+    if process.returncode != 0:
         raise EnvironmentMissing(
             f"terraform output ({directory})",
             expected="the outputs of a configuration that was applied",
-            got=done.stderr.strip() or done.stdout.strip(),
+            got=process.stderr.strip() or process.stdout.strip(),
             hint="Name the folder that `terraform apply` was called in.",
         )
-    return done.stdout
+    return process.stdout
 
 
 def _program() -> str:
@@ -337,9 +355,9 @@ def _environment(workspace: str | None) -> dict[str, str]:
 
 
 def _is_committed(lock: Path) -> bool:
-    """True for a lock file that came with the checkout: it has checksums of what a registry serves,
-    none of our own provider, which is built here. Terraform would add that one, and so change a
-    file that is under version control."""
+    """Return true for a lock file that came with the checkout. It has checksums of providers from a
+    registry, but none of our own provider, which is built here. Terraform would add that checksum,
+    and so change a file that is under version control."""
     text = lock.read_text() if lock.exists() else ""
     block = re.search(
         rf'^provider "\S+/{_PROVIDER}" \{{$(.*?)^\}}$', text, re.DOTALL | re.MULTILINE
@@ -347,31 +365,30 @@ def _is_committed(lock: Path) -> bool:
     return block is not None and "hashes" not in block[1]
 
 
-def stated(stack: Path) -> list[str]:
-    """The experiments that a root module has states of."""
+def list_experiments(stack: Path) -> list[str]:
+    """Return the experiments that a root module has states of."""
     return sorted(path.name for path in (stack / "terraform.tfstate.d").glob("*/"))
 
 
-def _own_roles(tfvars: Path) -> JsonObject:
-    """The stack's variable for a design that brings roles of its own."""
-    own = tfvars.resolve().parent / "roles"
-    return {"roles_dirs": ["infra/roles", str(own)]} if any(own.glob("*/role.json")) else {}
+def _role_variables(tfvars: Path) -> JsonObject:
+    """Return the stack's variable for a design with roles of its own."""
+    folder = tfvars.resolve().parent / "roles"
+    return {"roles_dirs": ["infra/roles", str(folder)]} if any(folder.glob("*/role.json")) else {}
 
 
-def _keep(folder: Path, tfvars: Path, variables: Mapping[str, Any]) -> None:
-    """Both files of variables, so that what was applied can be destroyed whatever became of
-    the design."""
+def _write_variables(folder: Path, tfvars: Path, variables: Mapping[str, Any]) -> None:
+    """Write both files of variables, so that the fleet can be destroyed without the design."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     if tfvars.resolve() != (folder / _FLEET).resolve():
-        _private(folder / _FLEET).write_text(tfvars.read_text())
-    _private(folder / _PLATFORM).write_text(json.dumps(variables, indent=2))
-    for one in folder.iterdir():
-        one.chmod(0o700 if one.is_dir() else 0o600)  # of a version that left them to all
+        _create_private(folder / _FLEET).write_text(tfvars.read_text())
+    _create_private(folder / _PLATFORM).write_text(json.dumps(variables, indent=2))
+    for path in folder.iterdir():  # the state too, with whatever mode Terraform left it
+        path.chmod(0o700 if path.is_dir() else 0o600)
 
 
-def _private(file: Path) -> Path:
-    """The file, for nobody else from its first byte on."""
+def _create_private(file: Path) -> Path:
+    """Create the file so that no other user can read it, and return it."""
     file.touch(mode=0o600)
     return file
 

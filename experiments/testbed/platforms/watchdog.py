@@ -26,14 +26,14 @@ LOG = "watchdog.log"
 _READY = b"ready\n"
 _READY_S = 60.0  # it imports the platform, on a host that may be busy
 _TRY_FOR_S, _PAUSE_S = 300.0, 2.0  # an engine is busy, a controller of power restarts
-_SAID_MAX = 500  # characters of its log
+_LOG_TAIL_MAX = 500  # characters of its log
 
 
 class Watchdog:
-    """One that is ready, and whose end is seen."""
+    """A watchdog process that is ready, and whose end is noticed."""
 
     def __init__(self, platform: str, experiment: str, folder: Path) -> None:
-        """Raises EnvironmentMissing with what it said where it does not become ready."""
+        """Raises EnvironmentMissing with the end of its log if it does not become ready."""
         self._log = folder / LOG
         self._ended = threading.Event()
         self.pid, ready = self._start(platform, experiment, folder)
@@ -46,7 +46,7 @@ class Watchdog:
 
     @property
     def lives(self) -> bool:
-        """True until its end is seen."""
+        """True until its end is noticed."""
         return not self._ended.is_set()
 
     def _start(self, platform: str, experiment: str, folder: Path) -> tuple[int, int]:
@@ -56,30 +56,30 @@ class Watchdog:
         never closed: the kernel closes it at the end of this process.
         """
         command = program(__name__, platform, experiment, str(folder), str(os.getpid()))
-        held, _ = os.pipe()
-        ready, says = os.pipe()
-        fresh = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+        life_end, _ = os.pipe()
+        ready, ready_end = os.pipe()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
         try:
             pid = os.posix_spawn(
                 command[0],
                 command,
                 os.environ,
                 file_actions=[
-                    (os.POSIX_SPAWN_DUP2, held, 0),
-                    (os.POSIX_SPAWN_DUP2, says, 1),
-                    (os.POSIX_SPAWN_OPEN, 2, str(self._log), fresh, 0o600),
+                    (os.POSIX_SPAWN_DUP2, life_end, 0),
+                    (os.POSIX_SPAWN_DUP2, ready_end, 1),
+                    (os.POSIX_SPAWN_OPEN, 2, str(self._log), flags, 0o600),
                 ],
                 setsid=True,
             )
         finally:
-            os.close(held)
-            os.close(says)
+            os.close(life_end)
+            os.close(ready_end)
         return pid, ready
 
     def _await(self, ready: int) -> None:
-        waiting = select.poll()
-        waiting.register(ready, select.POLLIN)
-        if waiting.poll(_READY_S * 1e3) and os.read(ready, len(_READY)) == _READY:
+        poller = select.poll()
+        poller.register(ready, select.POLLIN)
+        if poller.poll(_READY_S * 1e3) and os.read(ready, len(_READY)) == _READY:
             return
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
@@ -98,22 +98,22 @@ class Watchdog:
         self._ended.set()
         code = os.waitstatus_to_exitcode(status)
         reason = f"the watchdog of machine faults ended with code {code}: {self._log_tail()}"
-        runs.halt_this(reason.rstrip(": "), "watchdog")
+        runs.halt_this(reason.rstrip(": "))
 
     def _log_tail(self) -> str:
         try:
-            return self._log.read_text(errors="replace").strip()[-_SAID_MAX:]
+            return self._log.read_text(errors="replace").strip()[-_LOG_TAIL_MAX:]
         except FileNotFoundError:
             return ""
 
 
 def main() -> None:
-    """Undo what the run that started this leaves, when it has ended."""
+    """Wait for the end of the run that started this, and undo the faults that it left."""
     from experiments.testbed.platforms import entry
     from experiments.testbed.platforms.journal import MachineJournal, Undoes
 
     name, experiment, folder, run = sys.argv[1:]
-    # What ends a whole session or service ends the run in an orderly way, and this one after it.
+    # A signal to a whole session or service ends the run in an orderly way, and this one after it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which commands would inherit
     platform = entry(name).for_run(experiment)

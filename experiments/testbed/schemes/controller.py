@@ -27,7 +27,7 @@ from core.errors import SparecraftError
 from experiments.design.failover import Failover, Mechanism
 from experiments.testbed.schemes.heartbeat import Heartbeats, Lost
 from experiments.testbed.schemes.journal import Journal
-from experiments.testbed.schemes.operations import BlockEnded, MachineOperations, silent
+from experiments.testbed.schemes.operations import BlockEnded, MachineOperations, ignore_progress
 
 _ATTEMPTS = 3
 _POLL_S = 0.05
@@ -46,7 +46,7 @@ class Case:
     attempts: int = 0
 
     def lap(self, name: str, since: float) -> float:
-        """Adds the time since `since` to a part; returns now."""
+        """Add the time since `since` to a part; returns now."""
         now = time.monotonic()
         self.parts[name] = self.parts.get(name, 0.0) + now - since
         return now
@@ -68,8 +68,10 @@ class Controller:
     rng: np.random.Generator
 
     def __post_init__(self) -> None:
-        asked = self.settings
-        self._beats = Heartbeats(self.operations.ask, asked.heartbeat_s, asked.misses, self.lost)
+        settings = self.settings
+        self._beats = Heartbeats(
+            self.operations.ask, settings.heartbeat_s, settings.misses, self.handle_loss
+        )
         self._ended = threading.Event()
         self._replacing: queue.Queue[Case] = queue.Queue()
         self._repairing: queue.Queue[Case] = queue.Queue()
@@ -83,7 +85,7 @@ class Controller:
         ]
 
     def start(self, at: float) -> None:
-        """Every node is in service at `at` [monotonic s], every standby in its pool."""
+        """Put every node in service at `at` [monotonic s], and every standby in its pool."""
         for tier, nodes in self.nodes.items():
             for machine in self.standbys[tier]:
                 self._pools[tier].put(machine)
@@ -103,24 +105,24 @@ class Controller:
                 worker.join(timeout=_JOIN_S)
         self._restore()
 
-    def lost(self, lost: Lost) -> None:
+    def handle_loss(self, loss: Lost) -> None:
         """Take a machine out of its arbiter, stop it, and queue its replacement or repair."""
-        machine, tier = lost.machine, self.operations.tiers[lost.machine]
+        machine, tier = loss.machine, self.operations.tiers[loss.machine]
         crashed_at = self.journal.crashed_at(machine)
-        down_since = lost.since if crashed_at is None else crashed_at
+        down_since = loss.since if crashed_at is None else crashed_at
         kind = self.mechanisms[tier]
         self.journal.leave(machine, down_since)
-        self.journal.unanswered(machine, lost.since)
-        self.journal.note("failover", kind, "start", machine, at=lost.at, text=lost.text)
+        self.journal.note_silence(machine, loss.since)
+        self.journal.note("failover", kind, "start", machine, at=loss.at, text=loss.text)
         now = time.monotonic()
-        case = Case(machine, tier, down_since, now, {"detection_s": lost.at - down_since})
+        case = Case(machine, tier, down_since, now, {"detection_s": loss.at - down_since})
         try:
             self.operations.take_out(machine)
             now = case.lap("told_out_s", now)
             self.operations.platform.stop(machine)
         except SparecraftError as error:
             # Not fenced: it may serve still, so nothing may take its place.
-            self.journal.failed(machine, "fence", error)
+            self.journal.note_failure(machine, "fence", error)
             return
         case.queued_at = case.lap("fence_s", now)
         if kind != "cloud" and self.settings.repair_mean_s is not None:
@@ -139,7 +141,7 @@ class Controller:
             except BlockEnded:
                 return
             except SparecraftError as error:
-                self.journal.failed(case.machine, "replacement", error)
+                self.journal.note_failure(case.machine, "replacement", error)
                 case.attempts += 1
                 case.queued_at = time.monotonic()
                 if case.attempts < _ATTEMPTS:
@@ -148,21 +150,21 @@ class Controller:
     def _replace(self, case: Case) -> None:
         now = case.lap("wait_s", case.queued_at)
         cloud = self.mechanisms[case.tier] == "cloud"
-        taken = case.machine if cloud else self._standby(case)
+        replacement = case.machine if cloud else self._take_standby(case)
         if not cloud:
             now = case.lap("pool_wait_s", now)
-        self.operations.pause(self.settings.boot_time_s, taken, self._ended)
+        self.operations.pause(self.settings.boot_time_s, replacement, self._ended)
         now = case.lap("boot_s", now)
         if cloud:
-            self.operations.platform.replace(taken, silent)
-            self.journal.mended(taken)
+            self.operations.platform.replace(replacement, ignore_progress)
+            self.journal.note_recovery(replacement)
         else:
-            self.operations.platform.start(taken)
+            self.operations.platform.start(replacement)
         case.lap("start_s", now)
-        self._bring_in(case, taken)
+        self._bring_in(case, replacement)
 
-    def _standby(self, case: Case) -> str:
-        """Return the next machine of the tier's pool; that there is none is an event of its own."""
+    def _take_standby(self, case: Case) -> str:
+        """Return the next machine of the tier's pool; an empty pool is an event of its own."""
         pool = self._pools[case.tier]
         try:
             return pool.get(timeout=_POLL_S)
@@ -185,9 +187,9 @@ class Controller:
         self.operations.pause(length_s, case.machine, self._ended)
         to_pool = self.mechanisms[case.tier] == "pf"
         parts = {"repair_s": time.monotonic() - began, "wait_s": wait_s}
-        ended = {**parts, "to_pool": to_pool}
-        self.journal.note("repair", case.tier, "end", case.machine, parameters=ended)
-        self.journal.mended(case.machine)
+        parameters = {**parts, "to_pool": to_pool}
+        self.journal.note("repair", case.tier, "end", case.machine, parameters=parameters)
+        self.journal.note_recovery(case.machine)
         if to_pool:
             self._pools[case.tier].put(case.machine)
             return
@@ -199,25 +201,25 @@ class Controller:
         case.lap("start_s", now)
         self._bring_in(case, case.machine)
 
-    def _bring_in(self, case: Case, taken: str) -> None:
+    def _bring_in(self, case: Case, replacement: str) -> None:
         now = time.monotonic()
         try:
-            self.operations.wait_ready(taken, self.settings.ready_timeout_s, self._ended)
+            self.operations.wait_ready(replacement, self.settings.ready_timeout_s, self._ended)
             now = case.lap("readiness_s", now)
-            self.operations.let_in(taken, self._ended)
+            self.operations.let_in(replacement, self._ended)
         except BlockEnded:
             raise
         except SparecraftError:
-            self.operations.take_out(taken)
-            self.operations.platform.stop(taken)
+            self.operations.take_out(replacement)
+            self.operations.platform.stop(replacement)
             raise
         now = case.lap("told_s", now)
-        self.journal.enter(taken, now)
-        self._beats.watch(taken)
+        self.journal.enter(replacement, now)
+        self._beats.watch(replacement)
         waited_s = case.parts.get("wait_s", 0.0) + case.parts.get("pool_wait_s", 0.0)
         total_s = now - case.down_since
         parameters = {
-            "replacement": taken,
+            "replacement": replacement,
             **case.parts,
             "total_s": total_s,
             "recovery_s": total_s - waited_s,
@@ -226,24 +228,24 @@ class Controller:
         self.journal.note("failover", kind, "end", case.machine, at=now, parameters=parameters)
 
     def _restore(self) -> None:
-        """Nodes on and in, standbys off and out; what cannot be is in the run's verdicts."""
-        still = threading.Event()  # never set: the block is over, this is the next one's start
+        """Bring nodes back into service and switch standbys off; failures are in the verdicts."""
+        no_stop = threading.Event()  # never set: the block is over, this is the next one's start
         for tier, nodes in self.nodes.items():
             for machine in [*nodes, *self.standbys[tier]]:
                 try:
-                    self._restore_one(machine, machine in nodes, still)
+                    self._restore_one(machine, machine in nodes, no_stop)
                 except SparecraftError as error:
-                    self.journal.failed(machine, "revert", error)
+                    self.journal.note_failure(machine, "revert", error)
 
-    def _restore_one(self, machine: str, is_node: bool, still: threading.Event) -> None:
+    def _restore_one(self, machine: str, is_node: bool, no_stop: threading.Event) -> None:
         if is_node:
-            anew = self.mechanisms[self.operations.tiers[machine]] == "cloud"
-            self.operations.power_on(machine, anew=anew)
-            self.operations.wait_ready(machine, self.settings.ready_timeout_s, still)
-            self.operations.let_in(machine, still)
+            is_cloud = self.mechanisms[self.operations.tiers[machine]] == "cloud"
+            self.operations.power_on(machine, as_new=is_cloud)
+            self.operations.wait_ready(machine, self.settings.ready_timeout_s, no_stop)
+            self.operations.let_in(machine, no_stop)
         else:
             self.operations.take_out(machine)
             self.operations.forget_settings(machine)
             self.operations.platform.stop(machine)
-        self.journal.mended(machine)
+        self.journal.note_recovery(machine)
         self.journal.leave(machine, time.monotonic())

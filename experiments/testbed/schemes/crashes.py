@@ -29,13 +29,13 @@ def crash(
             return
         if machine not in journal.in_service:
             continue
-        # From when it is asked for: a busy host answers long after the machine died.
+        # The time of the request: a busy host answers long after the machine died.
         crashed_at = time.monotonic()
         try:
             operations.platform.inject("machine.crash", machine)
         except SparecraftError as error:
             # Fenced since its state was read; or the platform fails, and the verdict says so.
             if operations.platform.running(machine):
-                journal.failed(machine, "inject", error)
+                journal.note_failure(machine, "inject", error)
             continue
-        journal.crashed(machine, crashed_at)
+        journal.note_crash(machine, crashed_at)

@@ -18,7 +18,7 @@ _JOIN_S = 30.0
 
 @dataclass(frozen=True)
 class Lost:
-    """A machine that does not answer: since when and when that was believed (monotonic [s])."""
+    """A machine without an answer: its first missed heartbeat, and its loss [monotonic s]."""
 
     machine: str
     since: float
@@ -44,7 +44,7 @@ class Heartbeats:
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def watch(self, machine: str) -> None:
-        """Begin to ask; nothing to do where the machine is watched."""
+        """Begin to ask; does nothing if the machine is watched already."""
         with self._guard:
             if machine in self._watched:
                 return
@@ -56,7 +56,7 @@ class Heartbeats:
         thread.start()
 
     def stop(self) -> None:
-        """Ask no more; returns when what `on_lost` does has ended."""
+        """Ask no more; returns when calls of `on_lost` have ended."""
         self._stop.set()
         with self._guard:
             threads = list(self._threads)
@@ -64,17 +64,17 @@ class Heartbeats:
             thread.join(timeout=_JOIN_S)
 
     def _follow(self, machine: str) -> None:
-        missed, since = 0, 0.0
+        misses, since = 0, 0.0
         due = time.monotonic()
         while not self._stop.wait(max(0.0, due - time.monotonic())):
-            asked = time.monotonic()
+            asked_at = time.monotonic()
             try:
                 self.ask(machine, self.period_s)
-                missed = 0
+                misses = 0
             except SparecraftError as error:
-                missed += 1
-                since = asked if missed == 1 else since
-                if missed >= self.misses and not self._stop.is_set():
+                misses += 1
+                since = asked_at if misses == 1 else since
+                if misses >= self.misses and not self._stop.is_set():
                     with self._guard:
                         self._watched.discard(machine)
                     self.on_lost(Lost(machine, since, time.monotonic(), error.got))

@@ -46,7 +46,7 @@ class Journal:
             return frozenset(self._in_service)
 
     def enter(self, machine: str, at: float) -> None:
-        """The machine carries load from now on."""
+        """Note that the machine carries load from `at` on."""
         with self._guard:
             if machine in self._in_service:
                 return
@@ -54,7 +54,7 @@ class Journal:
         self.log(at, what="member", kind=self.tiers[machine], action="start", machine=machine)
 
     def leave(self, machine: str, at: float) -> bool:
-        """The machine carries no load since `at`; False where that was known."""
+        """Note that the machine carries no load since `at`; returns False if that was known."""
         with self._guard:
             if machine not in self._in_service:
                 return False
@@ -62,8 +62,8 @@ class Journal:
         self.log(at, what="member", kind=self.tiers[machine], action="end", machine=machine)
         return True
 
-    def crashed(self, machine: str, at: float) -> None:
-        """The crash process took the machine's power away."""
+    def note_crash(self, machine: str, at: float) -> None:
+        """Note that the crash process took the machine's power away."""
         with self._guard:
             self._count += 1
             self._crashes[machine] = (name := f"crash-{self._count}", at)
@@ -80,8 +80,8 @@ class Journal:
         with self._guard:
             return self._crashes[machine][1] if machine in self._crashes else None
 
-    def unanswered(self, machine: str, since: float) -> None:
-        """The machine has missed its heartbeats from then on [monotonic s]."""
+    def note_silence(self, machine: str, since: float) -> None:
+        """Note that the machine has missed its heartbeats since `since` [monotonic s]."""
         with self._guard:
             self._silent[machine] = since
 
@@ -89,8 +89,8 @@ class Journal:
         """Note that machines are repaired because the block is over, from now on."""
         self._block_end_s = time.monotonic()
 
-    def mended(self, machine: str) -> None:
-        """The machine's crash is undone."""
+    def note_recovery(self, machine: str) -> None:
+        """Note that the machine's crash is undone."""
         now = time.monotonic()
         with self._guard:
             crash = self._crashes.pop(machine, None)
@@ -111,11 +111,11 @@ class Journal:
             duration_s=now - at, asked=self._block_end_s, dose=dose,
         )  # fmt: skip
 
-    def failed(self, machine: str, what: str, error: Exception) -> None:
-        """Something of a fail-over went wrong; it is in the run's verdicts too."""
+    def note_failure(self, machine: str, step: str, error: Exception) -> None:
+        """Note a failed step of a fail-over, also in the run's verdicts."""
         with self._guard:
-            self.tally.errors.append(f"fail-over of {machine}: {what}: {error}")
-        self.note("failover", what, "error", machine, text=str(error))
+            self.tally.errors.append(f"fail-over of {machine}: {step}: {error}")
+        self.note("failover", step, "error", machine, text=str(error))
 
     def note(
         self,
@@ -128,7 +128,7 @@ class Journal:
         parameters: Mapping[str, Any] | None = None,
         text: str = "",
     ) -> None:
-        """Any other line; now, unless `at` [monotonic s] says when."""
+        """Write any other line, with the time `at` [monotonic s], by default now."""
         self.log(
             time.monotonic() if at is None else at,
             what=what, kind=kind, action=action, machine=machine, parameters=parameters, text=text,

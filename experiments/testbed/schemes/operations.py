@@ -20,8 +20,8 @@ _POLL_S = 0.1
 _ASK_S = 2.0
 
 
-def silent(line: str) -> None:
-    """Terraform's progress, which nobody follows here."""
+def ignore_progress(line: str) -> None:
+    """Ignore Terraform's progress, which nobody follows here."""
     del line
 
 
@@ -33,8 +33,8 @@ class BlockEnded(SparecraftError):
 class MachineOperations:
     """One fleet's machines and arbiters; waits end when `stop` is set.
 
-    `agents`, `tiers` and `settings`, which the arm makes of a role: by machine, standbys too;
-    `arbiters`: by tier that has one; `held`: the fleet's settings that are in force.
+    `agents`, `tiers` and `settings` (the arm's, of the role) are by machine, also of standbys;
+    `arbiters` by tier that has one; `held_settings` are the fleet's settings that are in force.
     """
 
     platform: Platform
@@ -42,10 +42,10 @@ class MachineOperations:
     arbiters: Mapping[str, Arbiter]
     tiers: Mapping[str, str]
     settings: Mapping[str, Mapping[str, Any]]
-    held: HeldSettings
+    held_settings: HeldSettings
 
     def ask(self, machine: str, timeout_s: float) -> None:
-        """A heartbeat. Raises SparecraftError unless agent and role answer in time."""
+        """Send a heartbeat. Raises SparecraftError unless agent and role answer in time."""
         health = self.agents[machine].health(timeout_s)
         if not health["ready"]:
             raise EnvironmentMissing(
@@ -61,12 +61,12 @@ class MachineOperations:
         Raises EnvironmentMissing after `limit_s`.
         """
         deadline = time.monotonic() + limit_s
-        is_told = machine not in self.settings
+        is_set = machine not in self.settings
         while True:
             try:
-                if not is_told:
-                    self.held.put(machine, self.agents[machine], self.settings[machine])
-                    is_told = True
+                if not is_set:
+                    self.held_settings.put(machine, self.agents[machine], self.settings[machine])
+                    is_set = True
                 return self.ask(machine, _ASK_S)
             except SparecraftError as error:
                 if time.monotonic() > deadline:
@@ -80,9 +80,9 @@ class MachineOperations:
 
     def forget_settings(self, machine: str) -> None:
         """Restore the role's defaults of a running machine, which may then serve another arm."""
-        self.held.forget(machine)
+        self.held_settings.forget(machine)
         if machine in self.settings and self.platform.running(machine):
-            self.held.put(machine, self.agents[machine], {})
+            self.held_settings.put(machine, self.agents[machine], {})
 
     def take_out(self, machine: str) -> None:
         """Make the arbiter of its tier, if any, send no requests to it."""
@@ -108,11 +108,11 @@ class MachineOperations:
                 hint="Nothing: it is brought back before the next one.",
             )
 
-    def power_on(self, machine: str, *, anew: bool) -> None:
-        """See that it runs; `anew`: as a new machine, where it does not."""
+    def power_on(self, machine: str, *, as_new: bool) -> None:
+        """Make the machine run; `as_new`: as a new machine, if it does not run."""
         if self.platform.running(machine):
             return
-        if anew:
-            self.platform.replace(machine, silent)
+        if as_new:
+            self.platform.replace(machine, ignore_progress)
         else:
             self.platform.start(machine)

@@ -33,8 +33,8 @@ def running_scheme(
     if settings is None:
         yield
         return
-    controller = _controller(settings, design, block, fleet, recorder, tally)
-    schedule = _crashes(settings, design, block, list(controller.operations.tiers))
+    controller = _make_controller(settings, design, block, fleet, recorder, tally)
+    schedule = _crash_schedule(settings, design, block, list(controller.operations.tiers))
     ended = threading.Event()
     work = (schedule, controller.operations, controller.journal, origin, ended)
     crashing = threading.Thread(target=crash, args=work, name="crashes", daemon=True)
@@ -48,27 +48,29 @@ def running_scheme(
         controller.stop()
 
 
-def _controller(
+def _make_controller(
     settings: Failover, design: Design, block: Block, fleet: Fleet, recorder: Recorder, tally: Tally
 ) -> Controller:
-    looked_after = watched_tiers(design.fleet, settings)
-    machines = serving(fleet.inventory, looked_after)
+    tier_names = watched_tiers(design.fleet, settings)
+    machines = serving(fleet.inventory, tier_names)
     tiers = {machine.name: str(machine.tier) for machine in machines}
-    nodes = {tier: _names(machines, tier, False) for tier in looked_after}
-    standbys = {tier: _names(machines, tier, True) for tier in looked_after}
+    nodes = {tier: _machine_names(machines, tier, False) for tier in tier_names}
+    standbys = {tier: _machine_names(machines, tier, True) for tier in tier_names}
     agents = {**fleet.agents, **fleet.standbys}
-    wanted = role_settings(design.experiment, block.arm)
-    by_machine = {name: wanted[tier] for name, tier in tiers.items() if tier in wanted}
+    tier_settings = role_settings(design.experiment, block.arm)
+    by_machine = {
+        name: tier_settings[tier] for name, tier in tiers.items() if tier in tier_settings
+    }
     operations = MachineOperations(
         fleet.platform, agents, fleet.arbiters, tiers, by_machine, fleet.settings
     )
     journal = Journal(recorder.event, tally, tiers)
-    kinds = {tier: mechanism(design.fleet, tier) for tier in looked_after}
+    kinds = {tier: mechanism(design.fleet, tier) for tier in tier_names}
     rng = stream(block.seed, "repairs")
     return Controller(settings, operations, journal, kinds, nodes, standbys, rng)
 
 
-def _crashes(
+def _crash_schedule(
     settings: Failover, design: Design, block: Block, machines: list[str]
 ) -> tuple[tuple[float, str], ...]:
     if settings.crash_mean_s is None:
@@ -77,14 +79,16 @@ def _crashes(
     return crashes(machines, settings.crash_mean_s, warm_up_s, end_s, block.seed)
 
 
-def _names(machines: list[Machine], tier: str, standby: bool) -> list[str]:
-    return [m.name for m in machines if m.tier == tier and m.standby is standby]
+def _machine_names(machines: list[Machine], tier: str, standby: bool) -> list[str]:
+    return [
+        machine.name for machine in machines if machine.tier == tier and machine.standby is standby
+    ]
 
 
-def watched(design: Design, inventory: Inventory) -> frozenset[str]:
-    """Return the machines that the scheme's own heartbeats watch: who else does need not."""
+def watched_machines(design: Design, inventory: Inventory) -> frozenset[str]:
+    """Return the machines that the scheme's own heartbeats watch; no other watch is needed."""
     settings = design.experiment.failover
     if settings is None:
         return frozenset()
-    found = serving(inventory, watched_tiers(design.fleet, settings))
-    return frozenset(machine.name for machine in found)
+    machines = serving(inventory, watched_tiers(design.fleet, settings))
+    return frozenset(machine.name for machine in machines)

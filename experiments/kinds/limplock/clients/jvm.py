@@ -34,8 +34,8 @@ def samples(text: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
 
 
 def look_at_jvm(host: str) -> dict[str, float]:
-    """Heap in use and in all [MB], seconds of collections so far, threads; empty if it does not
-    answer.
+    """Used and maximal heap [MB], seconds of collections so far, number of threads; empty if the
+    exporter does not answer.
 
     Parameters: host, its address on the control network.
     """
@@ -43,15 +43,17 @@ def look_at_jvm(host: str) -> dict[str, float]:
 
 
 def look_at_jvm_by_page(host: str, port: int) -> dict[str, float]:
-    """Heap in use and in all [MB], and seconds of collections so far, by a page of beans; empty
-    where it does not answer.
+    """Used and maximal heap [MB] and seconds of collections so far, from a page of beans; empty if
+    the server does not answer.
 
     Parameters: host, mostly its address on the control network.
     """
     memory = metrics_client.bean(host, port, _MEMORY).get("HeapMemoryUsage")
     if memory is None:
         return {}
-    spent_ms = sum(one["CollectionTime"] for one in metrics_client.beans(host, port, _COLLECTORS))
+    spent_ms = sum(
+        collector["CollectionTime"] for collector in metrics_client.beans(host, port, _COLLECTORS)
+    )
     return {
         "heap_used_mb": memory["used"] / _MEGABYTE,
         "heap_max_mb": memory["max"] / _MEGABYTE,
@@ -60,15 +62,15 @@ def look_at_jvm_by_page(host: str, port: int) -> dict[str, float]:
 
 
 def read_jvm(text: str) -> dict[str, float]:
-    """Return the same of the exporter's text."""
-    found: dict[str, float] = {}
+    """Return the metrics of `look_at_jvm` from the exporter's text."""
+    metrics: dict[str, float] = {}
     for name, labels, value in samples(text):
         if name == "jvm_memory_bytes_used" and labels.get("area") == "heap":
-            found["heap_used_mb"] = value / _MEGABYTE
+            metrics["heap_used_mb"] = value / _MEGABYTE
         elif name == "jvm_memory_bytes_max" and labels.get("area") == "heap":
-            found["heap_max_mb"] = value / _MEGABYTE
+            metrics["heap_max_mb"] = value / _MEGABYTE
         elif name == "jvm_gc_collection_seconds_sum":
-            found["gc_s"] = found.get("gc_s", 0.0) + value
+            metrics["gc_s"] = metrics.get("gc_s", 0.0) + value
         elif name == "jvm_threads_current":
-            found["threads"] = value
-    return found
+            metrics["threads"] = value
+    return metrics

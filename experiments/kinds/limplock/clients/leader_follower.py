@@ -1,4 +1,4 @@
-"""A store of equal servers of which one leads and all others follow, as rows need it."""
+"""A store of equal servers: one leads and all others follow."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from experiments.kinds.limplock.clients.system import NotStable, Parts, System
 from experiments.kinds.limplock.row import Row
 
 _PROBED_BYTES, _PROBED_KEYS = 100, 10
-_MADE_S = 180.0
+_MAKE_TIMEOUT_S = 180.0
 
 
 class LeaderFollower(System):
-    """Any server is asked; the row's client asks a follower that does not limp.
+    """Any server can be asked; the row's client asks a follower that does not limp.
 
-    port: where clients ask; operations: what the client can do; made_by: which of its operations
-    makes what is there before a row.
+    port: the clients' port; operations: those that the client can do; made_by: the operation that
+    creates the data of a row.
     """
 
     port: ClassVar[int]
@@ -27,14 +27,14 @@ class LeaderFollower(System):
 
     @classmethod
     def check(cls, row: Row) -> None:
-        """Raises InputError for what its client cannot ask."""
+        """Raises InputError for an operation that its client cannot do."""
         for load in filter(None, (row.workload, row.beside)):
             if load.operation not in cls.operations:
                 expected = f"one of {', '.join(cls.operations)}"
                 raise InputError(f"row {row.name}", expected=expected, got=load.operation)
 
     def led(self, leaders: Sequence[str], followers: Sequence[str]) -> Parts:
-        """Return the parts, where these are all servers. Raises NotStable."""
+        """Return the parts, if one server leads and all others follow. Raises NotStable."""
         if len(leaders) != 1 or len(followers) != len(self.nodes) - 1:
             raise NotStable(
                 "the servers",
@@ -50,23 +50,23 @@ class LeaderFollower(System):
         return next(name for name in parts["follower"] if name != injected)
 
     def target(self, node: str, operation: str) -> str:
-        """One server, so that no client turns to another."""
+        """Return the address of one server only, so that no client turns to another one."""
         del operation
         return f"{self.nodes[node].address}:{self.port}"
 
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
-        """The probes' targets: a few small keys."""
+        """Make the probes' targets: a few small keys."""
         del row, count
         self.make(clients, _PROBED_BYTES, _PROBED_KEYS)
 
     def make(self, clients: Clients, size: int, keys: int) -> None:
-        """So many keys of so many bytes, by the first server."""
+        """Make `keys` keys of `size` bytes each, through the first server."""
         first = next(iter(self.nodes))
         task = Task(first, self.made_by, self.target(first, self.made_by), keys, size, keys)
-        clients.do(task, _MADE_S)
+        clients.do(task, _MAKE_TIMEOUT_S)
 
     def probe(self, row: Row, operation: str, node: str) -> Task:
-        """Return a small key's."""
+        """Return a probe of a small key."""
         del row
         target = self.target(node, operation)
         return Task(node, operation, target, 0, _PROBED_BYTES, _PROBED_KEYS)

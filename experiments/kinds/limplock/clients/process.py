@@ -1,13 +1,15 @@
 """The stores' official clients: one Java process for each arm, which asks in lanes until stopped.
 
-`infra/roles/java/Lanes.java` says what goes over its pipes. Its clock is this host's monotonic one,
-as Python's, so its times and the runner's are of one clock.
+`infra/roles/java/Lanes.java` defines the messages on its pipes. Its clock is this host's monotonic
+clock, as Python's, so its times and the runner's can be compared.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -36,7 +38,7 @@ Work = Callable[[threading.Event], None]
 
 
 class ClientEnded(MeasurementFailed):
-    """The process has ended: nothing that is asked of it can be done any more."""
+    """The process has ended, so nothing can be asked of it any more."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,7 @@ class OperationTime:
 
 @dataclass
 class Lane:
-    """A task: `started` once it is under way; over, `ended` is when, and `reason` why [monotonic
-    s]."""
+    """A task on its way: when it `started`; when it `ended`, and the `reason` [monotonic s]."""
 
     task: Task
     number: int
@@ -74,25 +75,25 @@ class Lane:
     did: list[OperationTime] = field(default_factory=list)
     ended: float | None = None
     reason: str = ""
-    work: Work | None = None  # in place of what a client asks
+    work: Work | None = None  # in place of a client's operation
     halt: threading.Event = field(default_factory=threading.Event)  # the work is to end
     is_open: threading.Event = field(default_factory=threading.Event)
     _over: threading.Event = field(default_factory=threading.Event)
 
     @property
     def is_done(self) -> bool:
-        """True where all of it was done."""
+        """True if all of it was done."""
         return self.reason == "done"
 
     def wait(self, timeout_s: float) -> bool:
-        """Until it is over; False where that takes longer."""
+        """Wait until it is over; return False if that takes longer."""
         return self._over.wait(max(0.0, timeout_s))
 
     def end(self, now: float, reason: str) -> None:
-        """It is over."""
+        """Mark it as over."""
         if self.ended is None:
             self.ended, self.reason = now, reason
-            self.is_open.set()  # nobody need wait for it
+            self.is_open.set()  # nobody has to wait for it
             self._over.set()
 
 
@@ -122,29 +123,31 @@ class Clients:
             )
 
     def open(self, task: Task) -> Lane:
-        """Return a lane of its own, with its client connected; `go` lets it begin. Raises
-        MeasurementFailed where it cannot be connected, or the process has ended.
+        """Return a new lane with its client connected; `go` lets it begin. Raises
+        MeasurementFailed if it cannot be connected, or the process has ended.
         """
         lane = self._open(task)
         if not lane.is_open.wait(_OPEN_S) or lane.ended is not None:
-            raise self._failed(f"no connection to {task.target} within {_OPEN_S:g} s")
+            raise self._failure(f"no connection to {task.target} within {_OPEN_S:g} s")
         return lane
 
     def call(self, task: Task, work: Work) -> Lane:
-        """Return a lane whose only operation is `work`, which ends soon after its event is set; one
-        that raises a SparecraftError failed.
+        """Return a lane whose only operation is `work`, which ends soon after its event is set. The
+        operation failed if `work` raises a SparecraftError.
         """
         lane = Lane(task, len(self.lanes), work=work)
         self.lanes.append(lane)
         return lane
 
     def go(self, lane: Lane) -> None:
-        """Let it begin."""
+        """Let the lane begin."""
         lane.started = time.monotonic()
         if lane.work is None:
-            self._say("go", lane.number)
+            self._send("go", lane.number)
         else:
-            threading.Thread(target=_work, args=(lane, lane.work), name="work", daemon=True).start()
+            threading.Thread(
+                target=_run_work, args=(lane, lane.work), name="work", daemon=True
+            ).start()
 
     def start(self, task: Task) -> Lane:
         """Return a lane that begins as soon as it is connected, whenever that is."""
@@ -155,64 +158,64 @@ class Clients:
     def _open(self, task: Task) -> Lane:
         lane = Lane(task, len(self.lanes))
         self.lanes.append(lane)
-        self._say(
+        self._send(
             "open", lane.number, task.target, task.operation, task.count, task.size, task.keys,
             round(1000 * task.gap_s), round(1000 * task.timeout_s),
         )  # fmt: skip
         return lane
 
     def stop(self, lane: Lane) -> None:
-        """End it, done or not; returns when it is over. Raises MeasurementFailed if it does
-        not end, ClientEnded where the process has.
+        """End the lane, done or not; returns when it is over. Raises MeasurementFailed if it does
+        not end, ClientEnded if the process has ended.
         """
         if lane.ended is None:
             lane.halt.set()
             if lane.work is None:
-                self._say("stop", lane.number)
+                self._send("stop", lane.number)
             elif not lane.started:
                 lane.end(time.monotonic(), "stopped")
             if not lane.wait(_END_S):
-                raise self._failed("a lane did not stop")
+                raise self._failure("a lane did not stop")
         self.check(lane)
 
     def check(self, lane: Lane) -> None:
         """Raises ClientEnded if the process has ended, and the lane with it."""
         if lane.reason == _GONE:
-            raise self._failed(_GONE)
+            raise self._failure(_GONE)
 
     def do(self, task: Task, timeout_s: float) -> None:
-        """The whole task. Raises MeasurementFailed if that takes longer, ClientEnded where
+        """Do the whole task. Raises MeasurementFailed if that takes longer, ClientEnded if
         the process has ended.
         """
         lane = self.start(task)
         if not (lane.wait(timeout_s) and lane.is_done):
             self.stop(lane)
-            good = sum(one.outcome == "ok" for one in lane.did)
-            raise self._failed(
+            good = sum(operation.outcome == "ok" for operation in lane.did)
+            raise self._failure(
                 f"{good} of {task.count} {task.operation} at {task.node} within {timeout_s:g} s"
             )
 
     def close(self) -> None:
-        """End the process."""
+        """End the process and its children."""
         with suppress(OSError):
             assert self._process.stdin is not None
             self._process.stdin.close()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        with suppress(ProcessLookupError):  # its children too, which hold its output open
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
         self._reader.join(_END_S)
         if self._process.stdout is not None:
             self._process.stdout.close()
 
-    def _say(self, *words: object) -> None:
+    def _send(self, *fields: object) -> None:
         try:
             assert self._process.stdin is not None
-            self._process.stdin.write("\t".join(map(str, words)) + "\n")
+            self._process.stdin.write("\t".join(map(str, fields)) + "\n")
             self._process.stdin.flush()
         except (OSError, ValueError) as error:
-            raise self._failed(_GONE) from error
+            raise self._failure(_GONE) from error
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -223,21 +226,21 @@ class Clients:
             lane.end(now, _GONE)
         self._ready.set()
 
-    def _read_message(self, words: Sequence[str]) -> None:
-        if words[0] == "did":
-            start, end = int(words[2]) / 1e9, int(words[3]) / 1e9
-            self.lanes[int(words[1])].did.append(OperationTime(start, end, words[4]))
-        elif words[0] == "end":
-            lane = self.lanes[int(words[1])]
+    def _read_message(self, fields: Sequence[str]) -> None:
+        if fields[0] == "did":
+            start, end = int(fields[2]) / 1e9, int(fields[3]) / 1e9
+            self.lanes[int(fields[1])].did.append(OperationTime(start, end, fields[4]))
+        elif fields[0] == "end":
+            lane = self.lanes[int(fields[1])]
             last = lane.did[-1].end if lane.did else time.monotonic()
-            lane.end(last, words[2])
-        elif words[0] == "open":
-            self.lanes[int(words[1])].is_open.set()
-        elif words[0] == "ready":
+            lane.end(last, fields[2])
+        elif fields[0] == "open":
+            self.lanes[int(fields[1])].is_open.set()
+        elif fields[0] == "ready":
             self._up = True
             self._ready.set()
 
-    def _failed(self, got: str) -> MeasurementFailed:
+    def _failure(self, got: str) -> MeasurementFailed:
         kind = ClientEnded if got == _GONE else MeasurementFailed
         return kind(
             "the store's client",
@@ -250,7 +253,7 @@ class Clients:
         return self._log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip() or "nothing"
 
 
-def _work(lane: Lane, work: Work) -> None:
+def _run_work(lane: Lane, work: Work) -> None:
     reason = "done"
     try:
         work(lane.halt)
@@ -268,18 +271,19 @@ def command(
     role: Role, generation: str, sources: Sequence[str], opener: str, names: Mapping[str, str],
     folder: Path,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Return the command of a client, compiled where that was not done before.
+    """Return the command of a client, which is compiled if that was not done before.
 
-    Parameters: role, of whose generation `ci/jars` has the jars; names of machines by address, for
-    a resolver that asks nobody; folder to write these to. Raises EnvironmentMissing, DiskFull.
+    Parameters: role and generation, whose jars `ci/jars` has; names of machines by address, for a
+    resolver that asks no server; folder, to which these are written. Raises EnvironmentMissing,
+    DiskFull.
     """
     jars = _jars(role, generation)
     java = _program("java")
     own_sources = [role.directory / name for name in sources]
-    classes = _compiled(jars, [*own_sources, *sorted(_JAVA.glob("*.java"))])
+    classes = _compile(jars, [*own_sources, *sorted(_JAVA.glob("*.java"))])
     hosts = folder / "hosts"
-    own = {"127.0.0.1": f"localhost {socket.gethostname()}"}  # clients ask what they are called
-    lines = [f"{one} {name}\n" for one, name in (own | dict(names)).items()]
+    localhost = {"127.0.0.1": f"localhost {socket.gethostname()}"}  # clients look their own name up
+    lines = [f"{address} {name}\n" for address, name in (localhost | dict(names)).items()]
     write_bytes(hosts, "".join(lines).encode())
     path = f"{classes}:{role.directory / generation}:{jars}/*"
     return (
@@ -290,31 +294,33 @@ def command(
 
 
 def _jars(role: Role, generation: str) -> Path:
-    """Return those that its image has of this generation; build/ROLE/GENERATION where it
-    has none.
+    """Return the folder of the jars of this generation from the role's image; build/ROLE/GENERATION
+    if the image has none.
     """
     pattern = role.build.get(f"{generation}/lib/")
     return (ROOT / pattern).parent if pattern else _BUILD / role.directory.name / generation
 
 
-def _compiled(jars: Path, sources: Sequence[Path]) -> Path:
-    """Return the folder of the classes of these sources."""
-    made = hashlib.sha256()
+def _compile(jars: Path, sources: Sequence[Path]) -> Path:
+    """Compile these sources, if that was not done before. Returns the folder of the classes."""
+    digest = hashlib.sha256()
     for path in sources:
-        made.update(path.read_bytes())
-    target = _BUILD / "clients" / f"{jars.parent.name}-{jars.name}-{made.hexdigest()[:12]}"
+        digest.update(path.read_bytes())
+    target = _BUILD / "clients" / f"{jars.parent.name}-{jars.name}-{digest.hexdigest()[:12]}"
     if target.is_dir():
         return target
     new = target.with_name(f".{target.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
-    words = [_program("javac"), "-proc:none", "-nowarn", "-d", str(new), "-cp", f"{jars}/*"]
-    done = subprocess.run([*words, *map(str, sources)], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
+    arguments = [_program("javac"), "-proc:none", "-nowarn", "-d", str(new), "-cp", f"{jars}/*"]
+    process = subprocess.run(
+        [*arguments, *map(str, sources)], capture_output=True, text=True, check=False
+    )
+    if process.returncode != 0:
         raise EnvironmentMissing(
             f"the client of {jars.parent.name} {jars.name}",
             expected="to compile",
-            got=(done.stdout + done.stderr)[-_TAIL_BYTES:].strip(),
+            got=(process.stdout + process.stderr)[-_TAIL_BYTES:].strip(),
             hint="Check that `ci/jars` has fetched its jars.",
         )
     new.replace(target)
@@ -322,12 +328,12 @@ def _compiled(jars: Path, sources: Sequence[Path]) -> Path:
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         raise EnvironmentMissing(
             name,
             expected="a JDK on this host, for the stores' own clients",
             got="none",
             hint="Install one (Debian: default-jdk-headless), then call this again.",
         )
-    return found
+    return path

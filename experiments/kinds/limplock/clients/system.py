@@ -1,8 +1,8 @@
-"""A store under test as rows need it: an adapter, `limplock.py` in its role's folder.
+"""The interface of a store under test. Its adapter is `limplock.py` in its role's folder.
 
-What differs from store to store is there and nowhere else: which machine has which part in the
-protocol now, whom the row's operation is asked of, what is made before a row, what is looked at
-beside. README.md, "To add a system", shows one.
+All differences between stores are in the adapters: which machine has which part in the protocol
+now, which machine the row's operation is sent to, which data a row needs, which metrics there are.
+README.md, "To add a system", shows an adapter.
 """
 
 from __future__ import annotations
@@ -27,28 +27,30 @@ Parts = Mapping[str, tuple[str, ...]]
 
 
 class NotStable(SparecraftError):
-    """The system is not whole now: nobody has the part, or somebody does not follow."""
+    """The system is not whole now: no machine has the part, or a machine does not follow."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A machine: `address` is where clients ask it, and what limps; `control` is beside that."""
+    """A machine. Clients use `address`, whose card limps; `control` is its address on the control
+    network, which does not limp."""
 
     name: str
     address: str
     control: str
 
     @classmethod
-    def of(cls, machine: Machine) -> Node:
-        """As the inventory has it."""
+    def from_machine(cls, machine: Machine) -> Node:
+        """Return the node of a machine of the inventory."""
         return cls(machine.name, machine.address, str(urlsplit(machine.agent_url).hostname))
 
 
 @dataclass(frozen=True)
 class PageMetric:
-    """A white-box metric on the page: its name in `look`, a title, and what it is divided by.
+    """A white-box metric on the page: its name in `look`, a title, and the divisor of its values.
 
-    limit: what it can be at most, where that is known: a name in `look` too, or the number.
+    limit: the largest possible value, if it is known: the name of another metric in `look`, or a
+    number.
     """
 
     metric: str
@@ -58,10 +60,10 @@ class PageMetric:
 
 
 class System(ABC):
-    """One arm's system on a fleet that is up. Called by one thread, but for `look`.
+    """One arm's system on a fleet that is up. Called by one thread, except for `look`.
 
     sources: the client's Java sources, beside the adapter; opener: its class; both may differ from
-    generation to generation. shown: what the page draws of what `look` returns, the first thing
+    generation to generation. shown: the metrics of `look` that the page draws, the most important
     first.
     """
 
@@ -69,12 +71,12 @@ class System(ABC):
     opener: str
     shown: ClassVar[tuple[PageMetric, ...]] = ()
     called: Mapping[str, Sequence[Node]] = MappingProxyType({})
-    """Machines of the tiers that its tier calls, by role, as whoever makes it says."""
+    """Machines of the tiers that its tier calls, by role; set by the creator."""
     gap_s = 0.0
-    """From one of the row's own operations to the next at least [s], as whoever makes it says."""
+    """Least time from one of the row's own operations to the next [s]; set by the creator."""
 
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
-        """`nodes` of the role's tier in order; settings, the role's, as the arm has them."""
+        """Parameters: nodes of the role's tier, in order; settings of the role in the arm."""
         self.nodes = {node.name: node for node in nodes}
         self.settings = settings
 
@@ -90,49 +92,49 @@ class System(ABC):
 
     @abstractmethod
     def parts(self, row: Row) -> Parts:
-        """Return the parts of machines now, as the system itself says; every machine has one. A
-        machine that its tier calls has one where the row limps it.
+        """Return the parts of machines now, as the system itself reports them; every machine has
+        one. A machine of a called tier has one if it limps in the row.
 
-        Raises: NotStable if it is not whole. Bounded in time: a few seconds.
+        Raises: NotStable if the system is not whole. Bounded in time: a few seconds.
         """
 
     @abstractmethod
     def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
-        """Return the machine that the row's operation is asked of."""
+        """Return the machine to which the row's operation is sent."""
 
     @abstractmethod
     def target(self, node: str, operation: str) -> str:
-        """Return the target that a client needs to ask this machine: an address, say."""
+        """Return the target by which a client reaches this machine, such as an address."""
 
     @abstractmethod
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
-        """The data of the row, made once for each arm. Waits until they are there.
+        """Make the data of the row, once for each arm. Returns when they are there.
 
         Parameters: count, of the row's operations, as scaled.
         """
 
     def reset(self, row: Row, count: int, clients: Clients) -> None:
-        """Before each run of the row's operation: undo what the last run changed, where that would
-        make this one another. Nothing, unless replaced.
+        """Undo the changes of the last run of the row's operation, if they would affect the next
+        run. Called before each run; does nothing, unless overridden.
 
         Parameters: count, of the row's operations, as scaled.
         """
         del row, count, clients
 
     def mend(self, clients: Clients) -> None:
-        """After a fault, once it is whole by itself: bring back what the fault moved for good.
-        Nothing, unless replaced."""
+        """Bring back what a fault moved for good. Called after a fault, when the system is whole
+        again by itself; does nothing, unless overridden."""
         del clients
 
     def operation(self, row: Row, load: Load, count: int, node: str) -> Task:
-        """Return the row's operation, or what is asked beside it, as a task of the client."""
+        """Return the row's operation, or the load beside it, as a task of the client."""
         del row
         keys = load.keys or count or 1
         size = round(1000 * (load.size_kb or 0.0))
         return Task(node, load.operation, self.target(node, load.operation), count, size, keys)
 
     def probed(self, row: Row, operation: str) -> Sequence[str]:
-        """Return the machines that a probe of the row is asked of: all of its tier, unless some do
+        """Return the machines to which a probe of the row is sent: all of its tier, unless some do
         not serve it.
         """
         del row, operation
@@ -140,18 +142,18 @@ class System(ABC):
 
     @abstractmethod
     def probe(self, row: Row, operation: str, node: str) -> Task:
-        """Return a probe of this machine; `count` 0, as it has no end."""
+        """Return a probe of this machine; its `count` is 0, because it has no end."""
 
     def opened(self, clients: Clients, row: Row, node: str, count: int) -> Lane:
-        """Return the row's operation, connected, about to begin. To be replaced where no lane of
-        the client can do it (waiting for a balancing, say): `clients.call` has a function do it.
+        """Return the row's operation, connected, about to begin. Override it if no lane of the
+        client can do it, such as a wait for a balancing: `clients.call` lets a function do it.
         """
         task = self.operation(row, row.workload, count, node)
         return clients.open(replace(task, gap_s=max(task.gap_s, self.gap_s)))
 
     def look(self, node: str) -> Mapping[str, float]:
-        """White-box metrics of a machine now; empty if it does not answer. Bounded in time, by
-        a thread of its own, past the limping card (`Node.control`).
+        """Return the white-box metrics of a machine now; empty if it does not answer. Bounded in
+        time; called by a thread of its own; not through the limping card (`Node.control`).
         """
         del node
         return {}
@@ -160,12 +162,12 @@ class System(ABC):
 def adapter_of(directory: Path) -> type[System]:
     """Return the adapter in a role's folder, its `SYSTEM`. Raises InputError if there is none."""
     path = (directory / MODULE).resolve()
-    found: Any = getattr(module_at(path), "SYSTEM", None)
-    if not (isinstance(found, type) and issubclass(found, System)):
+    adapter: Any = getattr(module_at(path), "SYSTEM", None)
+    if not (isinstance(adapter, type) and issubclass(adapter, System)):
         raise InputError(
             str(path),
             expected="SYSTEM, a class made from System",
-            got="none" if found is None else repr(found)[:200],
+            got="none" if adapter is None else repr(adapter)[:200],
             hint="Define it, as experiments/kinds/limplock/README.md shows.",
         )
-    return found
+    return adapter

@@ -1,9 +1,10 @@
-"""The dose of a row: how much a run's operations put into the mechanism by which the row locks up,
-beside how much fills it: the memory of a leader, the places of a cluster, a detector's patience.
+"""The dose of a row: the amount that a run's operations put into the mechanism by which the row
+locks up, over the amount that fills it: the memory of a leader, the slots of a cluster, the time
+that a detector waits.
 
-What is compared is what was asked for, not how full it got: a release that mends the mechanism
-never fills it. An operation that asks for less than `share_least` of the bound ends before the
-mechanism can act, and decides nothing.
+The dose is the requested amount, not the level that was reached, because a release that mends the
+mechanism never fills it. Operations that request less than `share_least` of the bound end before
+the mechanism can act, and decide nothing.
 """
 
 from __future__ import annotations
@@ -27,26 +28,26 @@ class Mechanism(Strict):
     """The `[mechanism]` of a row."""
 
     what: Annotated[str, Field(min_length=1)]
-    """The store that has to be full, in words."""
+    """Description of the resource that has to be full."""
     put: Literal["megabytes", "operations", "seconds"]
-    """The unit of what a run puts in: its operations' bytes or number, or the fault's length."""
+    """Unit of the amount: bytes or number of the run's operations, or length of the fault."""
     bound: Positive | Annotated[str, Field(pattern=r"^[a-z][a-z_]*$")]
-    """How much it holds: a number, `memory_mb` of a machine as designed, or a white-box metric."""
+    """Capacity: a number, `memory_mb` of a machine in the design, or a white-box metric."""
     at: str | None = None
-    """The part on whose machine the metric is told."""
+    """The part on whose machine the metric is measured."""
     per_node: bool = False
-    """True: each healthy node that is asked holds so much."""
+    """True: each healthy node that gets operations has this capacity."""
     share_least: Positive = 1.0
-    """How much of the bound has to be put in before the mechanism can act."""
+    """Least share of the bound at which the mechanism can act."""
     verdicts: Annotated[list[Class], Field(min_length=1)]
-    """Which verdicts rest on it."""
+    """Verdicts that depend on it."""
     places: Annotated[list[str], Field(min_length=1)]
-    """Where the paper says so."""
+    """Places in the paper."""
 
 
 @dataclass(frozen=True)
 class Dose:
-    """Amount that a run put into a mechanism, and its bound; None where nothing says the bound."""
+    """The amount that a run put into a mechanism, and its bound; None if the bound is unknown."""
 
     what: str
     unit: str
@@ -57,12 +58,11 @@ class Dose:
 
     @property
     def share(self) -> float | None:
-        """Of the bound."""
+        """The amount as a share of the bound."""
         return None if self.bound is None else self.put / self.bound
 
     @property
     def words(self) -> str:
-        """A sentence's part."""
         if self.share is None:
             return f"how much fills {self.what} is not known"
         return (
@@ -81,11 +81,11 @@ def dose_of(
     role: str,
     whitebox: pl.DataFrame,
 ) -> Dose:
-    """Of a scenario.
+    """Return the dose of a scenario.
 
-    Parameters: count and size_kb of the row's operations; nodes, healthy ones that are asked;
-    fleet, of the manifest's spec; role, whose tier's machines have the memory; whitebox, as
-    WHITEBOX.
+    Parameters: count and size_kb of the row's operations; nodes, number of healthy nodes that get
+    operations; fleet, of the manifest's spec; role of the tier whose machines have the memory;
+    whitebox, as WHITEBOX.
     """
     put = {
         "operations": float(count),
@@ -97,7 +97,7 @@ def dose_of(
         bound = mechanism.bound
     elif mechanism.bound == MEMORY:
         tiers = fleet.get("tiers", {}).values()
-        bound = next((float(one[MEMORY]) for one in tiers if one["role"] == role), None)
+        bound = next((float(tier[MEMORY]) for tier in tiers if tier["role"] == role), None)
     else:
         bound = _metric_max(mechanism.bound, mechanism.at or "", faulty, whitebox)
     if bound is not None and mechanism.per_node:
@@ -109,8 +109,8 @@ def dose_of(
 def _metric_max(
     metric: str, part: str, faulty: Sequence[Window], whitebox: pl.DataFrame
 ) -> float | None:
-    """Return the most that machines with this part said of it while the part limped."""
-    found = [
+    """Return the largest value of the metric on machines with this part while the part limped."""
+    values = [
         float(value)
         for window in faulty
         for machine, label in window.labels.items()
@@ -121,5 +121,5 @@ def _metric_max(
             & pl.col("time_s").is_between(window.start_s, window.end_s)
         )["value"]
     ]
-    most = max(found, default=0.0)
-    return most if most > 0.0 else None  # a JVM without a limit says -1
+    highest = max(values, default=0.0)
+    return highest if highest > 0.0 else None  # a JVM without a limit says -1

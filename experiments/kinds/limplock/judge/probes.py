@@ -1,13 +1,13 @@
-"""Probes: small operations that are asked of every node again and again, and what became of them.
+"""Probes: small operations that are sent to every node again and again, and their outcomes.
 
-A **stream** is one operation asked of one node, by what it needs:
+A **stream** is one operation sent to one node. It has one of these needs:
 
 - `limpware`: the limping part itself (a block that lies on the limping disk);
-- `node`: the limping node, but nothing that limps there (what it has in memory);
+- `node`: the limping node, but nothing that limps there (data in its memory);
 - `neither`: nothing of the limping node at all.
 
-What counts is where a stream has come to: the last part of the fault, or of the time until the node
-went down. What healed by then (a time-out, an election) is a fail-over, and no limplock.
+The last part of the fault counts, or of the time until the node went down. A stream that healed
+by then (by a time-out or an election) shows a fail-over, not a limplock.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ SCHEMA = pl.Schema({
 })  # fmt: skip
 """A row is a probe; times are seconds since its repeat's fault began, before it negative."""
 
-_DOWN_LEAST = 3  # errors, of which none is followed by anything else
+_DOWN_LEAST = 3  # errors in a row at the end, from which on a node is down
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, order=True)
 class Stream:
-    """One operation asked of one node."""
+    """One operation sent to one node."""
 
     node: str
     operation: str
@@ -49,10 +49,10 @@ class ProbeFinding:
     """A stream in one repeat."""
 
     base_s: float | None  # median without the fault
-    halves_s: tuple[float, ...]  # the medians of its two halves: what it differs by from itself
-    faulty: Duration | None  # median at the end; None: nothing but errors
-    down_s: float | None  # from when on it only failed
-    slow_s: tuple[float, float] | None  # between which times it became slow for good
+    halves_s: tuple[float, ...]  # medians of the base's two halves: they show its noise
+    faulty: Duration | None  # median at the end; None: only errors
+    down_s: float | None  # time from which on it only failed
+    slow_s: tuple[float, float] | None  # interval in which it became slow for good
 
 
 def probe_findings(
@@ -63,27 +63,27 @@ def probe_findings(
     factor: float,
     judged_share: float,
 ) -> dict[Stream, tuple[ProbeFinding, ...]]:
-    """Every stream, repeat by repeat.
+    """Return every stream's findings, repeat by repeat.
 
     Parameters: probes as in SCHEMA; fault_s length of each repeat's fault [s]; down_s by repeat and
-    node since when it was known to be down until the fault's end [s]; factor from which on a probe
-    is slow; judged_share the last part of the fault that counts, in (0, 1].
+    node the time from which it was known to be down until the fault's end [s]; factor above which a
+    probe is slow; judged_share the last part of the fault that counts, in (0, 1].
     Raises: InputError if the frame is not as SCHEMA says, or a repeat has no length.
     """
     _check(probes, fault_s)
-    found: dict[Stream, list[ProbeFinding]] = {}
+    findings: dict[Stream, list[ProbeFinding]] = {}
     keys = ["node", "operation", "needs", "repeat"]
     for key, rows in probes.sort(*keys, "start_s").group_by(keys, maintain_order=True):
         node, operation, needs, repeat = key
         stream = Stream(str(node), str(operation), _needs(str(needs)))
         number = int(str(repeat))
         series = _Series(rows, fault_s[number], down_s.get((number, stream.node)))
-        found.setdefault(stream, []).append(series.finding(factor, judged_share))
-    return {stream: tuple(repeats) for stream, repeats in found.items()}
+        findings.setdefault(stream, []).append(series.finding(factor, judged_share))
+    return {stream: tuple(repeats) for stream, repeats in findings.items()}
 
 
-def _needs(word: str) -> Needs:
-    return next(one for one in get_args(Needs) if one == word)
+def _needs(text: str) -> Needs:
+    return next(needs for needs in get_args(Needs) if needs == text)
 
 
 def _check(probes: pl.DataFrame, fault_s: Mapping[int, float]) -> None:
@@ -121,7 +121,7 @@ class _Series:
         base_s = None if base is None or base.at_least else base.seconds
         faulty = self._faulty(until * (1.0 - judged_share), until)
         if down_s is not None and faulty is not None and faulty.at_least:
-            # That it had not answered when it went down says nothing, unless that was long.
+            # A probe cut short when the node went down says nothing, unless it had waited long.
             faulty = faulty if base_s is None or faulty.seconds > factor * base_s else None
         return ProbeFinding(
             base_s=base_s,
@@ -131,15 +131,15 @@ class _Series:
             slow_s=None if base_s is None else self._slow_s(factor * base_s, until),
         )
 
-    def _waits(self, some: NDArray[np.bool_], until: float) -> list[Duration]:
-        """A probe that is not over at `until`, or never ended well, took at least that long."""
+    def _waits(self, mask: NDArray[np.bool_], until: float) -> list[Duration]:
+        """Return the durations of these probes; "at least" if not over at `until`, or failed."""
         seconds = np.minimum(self._end, until) - self._start
         cut = ~self._ok | (self._end > until)
-        return [Duration(*one) for one in zip(seconds[some], cut[some], strict=True)]
+        return [Duration(*wait) for wait in zip(seconds[mask], cut[mask], strict=True)]
 
     def _base(self, start: float, end: float) -> Duration | None:
-        some = (self._start >= start) & (self._end <= end)
-        return median(self._waits(some, end)) if some.any() else None
+        mask = (self._start >= start) & (self._end <= end)
+        return median(self._waits(mask, end)) if mask.any() else None
 
     def _halves_s(self) -> tuple[float, ...]:
         before = self._start[self._start < 0.0]
@@ -147,12 +147,12 @@ class _Series:
             return ()
         middle = float(before[0]) / 2.0
         halves = (self._base(-np.inf, middle), self._base(middle, 0.0))
-        return tuple(one.seconds for one in halves if one is not None)
+        return tuple(half.seconds for half in halves if half is not None)
 
     def _faulty(self, start: float, end: float) -> Duration | None:
-        """Return the median of all that was under way in that time."""
-        some = (self._start < end) & (self._end > start)
-        return median(self._waits(some, end)) if (some & ~self._error).any() else None
+        """Return the median of all probes that were under way in that time."""
+        mask = (self._start < end) & (self._end > start)
+        return median(self._waits(mask, end)) if (mask & ~self._error).any() else None
 
     def _down_s(self) -> float | None:
         inside = np.flatnonzero((self._start >= 0.0) & (self._start < self._fault_s))
@@ -163,22 +163,23 @@ class _Series:
         return min(failing + known, default=None)
 
     def _slow_s(self, limit_s: float, until: float) -> tuple[float, float] | None:
-        """Return the change of quick to slow probes that errs least, and what lies around it.
+        """Return the interval in which quick probes turned into slow ones.
 
-        It was after the last quick probe began, and before the first slow one was over the limit.
+        The change is the place that misjudges the fewest probes. It lies after the begin of the
+        last quick probe, and before the first slow probe exceeded the limit.
         """
         waited = np.minimum(self._end, until) - self._start
         slow = waited > limit_s
-        told = (
+        is_decided = (
             (self._end > 0.0) & (self._start < until) & (slow | (self._ok & (self._end <= until)))
         )
-        start, slow = self._start[told], slow[told]
+        start, slow = self._start[is_decided], slow[is_decided]
         if not slow.any():
             return None
-        wrong = np.concatenate([[0], np.cumsum(slow)]) + np.concatenate([
+        errors = np.concatenate([[0], np.cumsum(slow)]) + np.concatenate([
             np.cumsum(~slow[::-1])[::-1], [0]
         ])  # fmt: skip
-        change = int(np.argmin(wrong))
+        change = int(np.argmin(errors))
         if change == slow.size:
             return None
         first = change + int(np.argmax(slow[change:]))

@@ -10,7 +10,7 @@ counts as infinite in the lower bound and as measured in the upper one.
 
 | gain | where |
 |---|---|
-| heals | the operation is slow without the remedy and not with it (rule.py), and the next |
+| heals | as helps, and the operation is slow without the remedy and not with it (rule.py) |
 | helps | the lower bound of the gain is above 1 |
 | harms | the upper bound is below 1 |
 | nothing shown | the bounds contain 1, and the upper is below the factor, or it is still slow |
@@ -38,8 +38,8 @@ Price = Literal["costs", "saves", "none shown", "insufficient"]
 
 @dataclass(frozen=True)
 class Ratio:
-    """Durations over others. The median is from `least` to `most`: two where waits were cut short
-    about it. Each bound holds with the rule's confidence; None: there is no upper one."""
+    """Durations over other durations. The median lies from `least` to `most`; these differ if waits
+    near it were cut short. Each bound holds with the rule's confidence; None: no upper bound."""
 
     least: float
     most: float | None
@@ -49,7 +49,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Side:
-    """An arm at a severity: its runs in order of the repeats, and what the rule says of them."""
+    """An arm at a severity: its runs in order of the repeats, and their verdict by the rule."""
 
     arm: str
     base: tuple[Duration, ...]
@@ -61,7 +61,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Remedy:
-    """The gain and cost of an arm at a severity; `reason` where that is not judged."""
+    """The gain and cost of an arm at a severity; `reason` if they are not judged."""
 
     row: str
     part: str
@@ -76,85 +76,91 @@ class Remedy:
 
 
 def remedies_of(windows: Sequence[Window], reference: str, rule: Rule) -> list[Remedy]:
-    """Every other arm of each row, part and scenario, as they were measured."""
+    """Return every other arm's gain and cost, for each measured row, part and scenario."""
     return [
-        _remedy(mine, scenario, (reference, arm), rule)
-        for row, part in dict.fromkeys((one.row, one.part) for one in windows)
-        for mine in [[one for one in windows if (one.row, one.part) == (row, part)]]
-        for arm in dict.fromkeys(one.arm for one in mine if one.arm != reference)
-        for scenario in dict.fromkeys(one.scenario for one in mine if one.scenario != BASE)
+        _remedy(part_windows, scenario, (reference, arm), rule)
+        for row, part in dict.fromkeys((window.row, window.part) for window in windows)
+        for part_windows in [
+            [window for window in windows if (window.row, window.part) == (row, part)]
+        ]
+        for arm in dict.fromkeys(window.arm for window in part_windows if window.arm != reference)
+        for scenario in dict.fromkeys(
+            window.scenario for window in part_windows if window.scenario != BASE
+        )
     ]
 
 
 def ratio(over: Sequence[Duration], under: Sequence[Duration], confidence: float) -> Ratio | None:
-    """Return the first over the second; None if there are too few to be that sure, or one of no
-    length.
+    """Return the ratio of the first durations over the second. None if there are too few for the
+    confidence, or one of the second is 0.
 
     Parameters: over (n,) and under (m,), durations, each of which may be "at least".
     """
-    if any(one.seconds <= 0.0 for one in under):
+    if any(wait.seconds <= 0.0 for wait in under):
         return None
-    longest = [math.inf if one.at_least else one.seconds for one in under]
+    longest = [math.inf if wait.at_least else wait.seconds for wait in under]
     below = slowdown(longest, over, confidence)
-    above = slowdown([one.seconds for one in under], over, confidence)
+    above = slowdown([wait.seconds for wait in under], over, confidence)
     if below is None or above is None:
         return None
     most = None if above.at_least else above.factor
     return Ratio(below.factor, most, below.low, above.high)
 
 
-def _remedy(mine: Sequence[Window], scenario: str, arms: tuple[str, str], rule: Rule) -> Remedy:
-    without, remedy = (_side(mine, scenario, arm, rule) for arm in arms)
+def _remedy(windows: Sequence[Window], scenario: str, arms: tuple[str, str], rule: Rule) -> Remedy:
+    without, remedy = (_side(windows, scenario, arm, rule) for arm in arms)
     buys = ratio(without.faulty, remedy.faulty, rule.confidence)
     costs = ratio(remedy.base, without.base, rule.confidence)
-    reason = "; ".join(filter(None, (_unfit(side, rule) for side in (without, remedy))))
+    reason = "; ".join(filter(None, (_unfit_reason(side, rule) for side in (without, remedy))))
     return Remedy(
-        mine[0].row, mine[0].part, scenario, without, remedy,
-        "insufficient" if reason else _gain(without, remedy, buys, rule), buys,
-        "insufficient" if reason else _price(costs, rule), costs,
+        windows[0].row, windows[0].part, scenario, without, remedy,
+        "insufficient" if reason else _judge_gain(without, remedy, buys, rule), buys,
+        "insufficient" if reason else _judge_price(costs, rule), costs,
         reason,
     )  # fmt: skip
 
 
-def _side(mine: Sequence[Window], scenario: str, arm: str, rule: Rule) -> Side:
-    faulty = {w.repeat: w for w in mine if (w.arm, w.scenario) == (arm, scenario)}
-    base = later_bases(w for w in mine if w.arm == arm)
-    calm = tuple(base[repeat].waited for repeat in sorted(faulty))
-    slow = tuple(faulty[repeat].waited for repeat in sorted(faulty))
-    found = judge_operation(calm, slow, rule)
-    return Side(arm, calm, slow, found.verdict, found.slowdown, found.reason)
+def _side(windows: Sequence[Window], scenario: str, arm: str, rule: Rule) -> Side:
+    faulty = {
+        window.repeat: window
+        for window in windows
+        if (window.arm, window.scenario) == (arm, scenario)
+    }
+    base = later_bases(window for window in windows if window.arm == arm)
+    calm = tuple(base[repeat].duration for repeat in sorted(faulty))
+    slow = tuple(faulty[repeat].duration for repeat in sorted(faulty))
+    judgement = judge_operation(calm, slow, rule)
+    return Side(arm, calm, slow, judgement.verdict, judgement.slowdown, judgement.reason)
 
 
-def _unfit(side: Side, rule: Rule) -> str:
-    """Why nothing can be said of an arm; "" where something can."""
-    steady = side.slowdown and noise([one.seconds for one in side.base]) <= rule.noise_max
+def _unfit_reason(side: Side, rule: Rule) -> str:
+    """Return the reason why an arm cannot be judged; "" if it can."""
+    steady = side.slowdown and noise([wait.seconds for wait in side.base]) <= rule.noise_max
     return "" if steady else f"{side.arm}: {side.reason}"
 
 
-def _gain(without: Side, remedy: Side, buys: Ratio | None, rule: Rule) -> Gain:
+def _judge_gain(without: Side, remedy: Side, buys: Ratio | None, rule: Rule) -> Gain:
     change = _change(buys, rule)
     if change == "more":
         healed = (without.operation, remedy.operation) == ("yes", "no")
         return "heals" if healed else "helps"
     if change == "less":
         return "harms"
-    shown = change == "none" or remedy.operation == "yes"
-    return "nothing shown" if shown else "insufficient"
+    is_shown = change == "none" or remedy.operation == "yes"
+    return "nothing shown" if is_shown else "insufficient"
 
 
-def _price(costs: Ratio | None, rule: Rule) -> Price:
-    words: dict[str, Price] = {"more": "costs", "less": "saves", "none": "none shown"}
-    return words.get(_change(costs, rule), "insufficient")
+def _judge_price(costs: Ratio | None, rule: Rule) -> Price:
+    prices: dict[str, Price] = {"more": "costs", "less": "saves", "none": "none shown"}
+    return prices.get(_change(costs, rule), "insufficient")
 
 
-def _change(found: Ratio | None, rule: Rule) -> str:
-    """Return the side of a ratio: above 1, below it, none that is as large as the factor,
-    or open.
-    """
-    if found is not None and found.low > 1.0:
+def _change(bounds: Ratio | None, rule: Rule) -> str:
+    """Classify a ratio: more (above 1), less (below 1), none (smaller than the factor), or open."""
+    if bounds is not None and bounds.low > 1.0:
         return "more"
-    if found is None or found.high is None:
+    if bounds is None or bounds.high is None:
         return "open"
-    if found.high < 1.0:
+    if bounds.high < 1.0:
         return "less"
-    return "none" if found.high < rule.factor else "open"
+    return "none" if bounds.high < rule.factor else "open"

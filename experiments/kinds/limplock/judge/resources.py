@@ -1,8 +1,9 @@
-"""Exhausted resources: the white-box metrics of each row and machine that reached their limit under
-a fault, else the one that grew most relative to its base, unless it is far below its limit.
+"""Exhausted resources: for each row and machine the white-box metrics that reached their limit
+under a fault. If there are none: the metric that grew most relative to its base, unless it is far
+below its limit.
 
-No metric proves that a full heap makes a node slow. The result shows that it was full, when, and
-that it was not without the fault.
+No metric proves that a full heap makes a node slow. The result shows that the heap was full, when,
+and that it was not full without the fault.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ import polars as pl
 from numpy.typing import NDArray
 
 from experiments.kinds.limplock.scenarios import BASE, CRASH, label
-from experiments.kinds.limplock.windows import Key, RunInputs, Window, by_part, later_bases
+from experiments.kinds.limplock.windows import Key, RunInputs, Window, group_by_part, later_bases
 from experiments.report.text import number
 
 REACHED = 0.95  # of a limit
 _GREW_LEAST = 1.1
-_NEAR = 0.5  # of a limit: what stays below has grown, and ran out of nothing
+_NEAR = 0.5  # of a limit: a metric below it may have grown, but ran out of nothing
 Floats = NDArray[np.float64]
 PageMetric = Mapping[str, Any]  # system.PageMetric, as limplock.json has it
 
 
 class Metrics:
-    """White-box metrics by machine, as they were told in time."""
+    """White-box metrics by machine, over time."""
 
     def __init__(self, whitebox: pl.DataFrame) -> None:
         self._series = {
@@ -38,40 +39,39 @@ class Metrics:
     def between(
         self, machine: str, metric: str, start_s: float, end_s: float
     ) -> tuple[Floats, Floats]:
-        """Times and values; empty if nothing was told."""
+        """Return times and values; empty if there are none."""
         times, values = self._series.get((machine, metric), (np.empty(0), np.empty(0)))
         first, last = np.searchsorted(times, (start_s, end_s))
         return times[first:last], values[first:last]
 
     def limit(
-        self, machine: str, shown: PageMetric, start_s: float = -np.inf, end_s: float = np.inf
+        self, machine: str, page_metric: PageMetric, start_s: float = -np.inf, end_s: float = np.inf
     ) -> float | None:
-        """Return the largest value of the metric there and then; None if nothing says it."""
-        limit = shown.get("limit")
+        """Return the metric's limit on this machine in this time; None if it is unknown."""
+        limit = page_metric.get("limit")
         if not isinstance(limit, str):
             return limit
         _, values = self.between(machine, limit, start_s, end_s)
-        most = float(values.max(initial=0.0))
-        return most if most > 0.0 else None  # a JVM without one says -1
+        highest = float(values.max(initial=0.0))
+        return highest if highest > 0.0 else None  # a JVM without one says -1
 
 
 @dataclass(frozen=True)
 class Resource:
-    """A metric of a machine in a scenario: figures are medians over repeats, as the page shows
-    them."""
+    """A metric of a machine in a scenario: medians over repeats, in the page's units."""
 
     title: str
     scenario: str
     base: float
     level: float  # over the last part of the fault
     limit: float | None
-    reached_s: tuple[float, ...]  # when after the fault, of each repeat in which it was
+    reached_s: tuple[float, ...]  # time after the fault, of each repeat that reached the limit
     reached_in_base: bool  # in one repeat at least
     repeats: int
 
     @property
     def growth(self) -> float:
-        """Level over base, each and one: from none to one is no more than from one to three."""
+        """Level over base, with 1 added to both, so that growth from 0 to 1 counts little."""
         return (self.level + 1.0) / (self.base + 1.0)
 
 
@@ -85,90 +85,107 @@ class Machine:
     label: str
     names: tuple[str, ...]  # the machines that had the part
     full: tuple[Resource, ...]  # each metric that reached its limit
-    grown: Resource | None  # the one that grew most, of those that are not far below a limit
+    grown: Resource | None  # the metric that grew most, of those not far below a limit
     knows_limits: bool
 
     @property
     def ran_out(self) -> bool:
-        """True where something is at its limit that was not so without the fault."""
-        return any(not one.reached_in_base for one in self.full)
+        """True if a metric reached its limit that did not reach it without the fault."""
+        return any(not resource.reached_in_base for resource in self.full)
 
     @property
     def words(self) -> str:
-        """A sentence."""
         if self.full:
             return "; ".join(map(_full_words, self.full))
         none = "no limit was reached" if self.knows_limits else "no limit is known"
         if self.grown is None:
             far = " that is not far below its limit" if self.knows_limits else ""
             return f"{none}; nothing grew{far}"
-        one = self.grown
+        grown = self.grown
         return (
-            f"{none}; what grew most: {one.title}, from {number(one.base)} to {number(one.level)} "
-            f"at {label(one.scenario)}"
+            f"{none}; what grew most: {grown.title}, "
+            f"from {number(grown.base)} to {number(grown.level)} at {label(grown.scenario)}"
         )
 
 
-def _full_words(one: Resource) -> str:
-    times = f"{len(one.reached_s)} of {one.repeats} repeats"
-    after = f"after {number(float(np.median(one.reached_s)))} s at {label(one.scenario)}"
-    too = ", and without the fault too" if one.reached_in_base else ""
-    return f"{one.title}: at its limit of {number(one.limit)} {after}, in {times}{too}"
+def _full_words(resource: Resource) -> str:
+    times = f"{len(resource.reached_s)} of {resource.repeats} repeats"
+    after = f"after {number(float(np.median(resource.reached_s)))} s at {label(resource.scenario)}"
+    too = ", and without the fault too" if resource.reached_in_base else ""
+    return f"{resource.title}: at its limit of {number(resource.limit)} {after}, in {times}{too}"
 
 
 def resources(
-    left: RunInputs, windows: Sequence[Window], whitebox: pl.DataFrame, judged_share: float
+    inputs: RunInputs, windows: Sequence[Window], whitebox: pl.DataFrame, judged_share: float
 ) -> list[Machine]:
-    """Of each row and machine that told anything.
+    """Return the metrics of each row and machine that has any.
 
     Parameters: judged_share, the last part of a fault, whose values count.
     """
-    told, found = Metrics(whitebox), []
-    for key, mine in by_part(windows).items():
-        faulty = [w for w in mine if w.scenario not in (BASE, CRASH)]
+    metrics, machines = Metrics(whitebox), []
+    for key, part_windows in group_by_part(windows).items():
+        faulty = [window for window in part_windows if window.scenario not in (BASE, CRASH)]
         for name in sorted({name for window in faulty for name in window.labels.values()}):
-            some = list(_of_machine(left, mine, faulty, name, told, judged_share))
-            if some:
-                machines = {m for w in faulty for m, part in w.labels.items() if part == name}
-                found.append(_machine(key, name, tuple(sorted(machines)), some))
-    return found
+            part_resources = list(
+                _resources_of(inputs, part_windows, faulty, name, metrics, judged_share)
+            )
+            if part_resources:
+                holders = {
+                    machine
+                    for window in faulty
+                    for machine, part in window.labels.items()
+                    if part == name
+                }
+                machines.append(_judge_machine(key, name, tuple(sorted(holders)), part_resources))
+    return machines
 
 
-def _machine(key: Key, name: str, machines: tuple[str, ...], some: Sequence[Resource]) -> Machine:
+def _judge_machine(
+    key: Key, name: str, machines: tuple[str, ...], part_resources: Sequence[Resource]
+) -> Machine:
     full: dict[str, Resource] = {}
-    for one in sorted((one for one in some if one.reached_s), key=_how_full, reverse=True):
-        full.setdefault(one.title, one)
-    near = [one for one in some if one.limit is None or one.level >= _NEAR * one.limit]
-    grown = max(near, key=lambda one: one.growth, default=None)
+    for resource in sorted(
+        (resource for resource in part_resources if resource.reached_s), key=_fullness, reverse=True
+    ):
+        full.setdefault(resource.title, resource)
+    near = [
+        resource
+        for resource in part_resources
+        if resource.limit is None or resource.level >= _NEAR * resource.limit
+    ]
+    grown = max(near, key=lambda resource: resource.growth, default=None)
     return Machine(
         *key, name, machines, tuple(full.values()),
         grown if grown is not None and grown.growth >= _GREW_LEAST else None,
-        any(one.limit is not None for one in some),
+        any(resource.limit is not None for resource in part_resources),
     )  # fmt: skip
 
 
-def _how_full(one: Resource) -> tuple[bool, int, float]:
-    """Only under the fault, in more repeats, sooner."""
-    return not one.reached_in_base, len(one.reached_s), -float(np.median(one.reached_s))
+def _fullness(resource: Resource) -> tuple[bool, int, float]:
+    """Return the sort key: full only under the fault, then in more repeats, then sooner."""
+    return (
+        not resource.reached_in_base,
+        len(resource.reached_s),
+        -float(np.median(resource.reached_s)),
+    )
 
 
-def _of_machine(
-    left: RunInputs,
-    mine: Sequence[Window],
+def _resources_of(
+    inputs: RunInputs,
+    windows: Sequence[Window],
     faulty: Sequence[Window],
     name: str,
-    told: Metrics,
+    metrics: Metrics,
     judged_share: float,
 ) -> Iterator[Resource]:
-    """Yield each metric in each scenario."""
-    bases = later_bases(mine)
+    bases = later_bases(windows)
     for scenario in dict.fromkeys(window.scenario for window in faulty):
-        pairs = [(bases[w.repeat], w) for w in faulty if w.scenario == scenario]
-        for shown in left.shown:
-            seen = [_compare_use(shown, name, *pair, told, judged_share) for pair in pairs]
-            known = [one for one in seen if one is not None]
+        pairs = [(bases[window.repeat], window) for window in faulty if window.scenario == scenario]
+        for page_metric in inputs.shown:
+            uses = [_compare_use(page_metric, name, *pair, metrics, judged_share) for pair in pairs]
+            known = [use for use in uses if use is not None]
             if known:
-                yield _over(shown, scenario, known)
+                yield _summarise(page_metric, scenario, known)
 
 
 @dataclass(frozen=True)
@@ -181,11 +198,16 @@ class _Use:
 
 
 def _compare_use(
-    shown: PageMetric, name: str, base: Window, window: Window, told: Metrics, judged_share: float
+    page_metric: PageMetric,
+    name: str,
+    base: Window,
+    window: Window,
+    metrics: Metrics,
+    judged_share: float,
 ) -> _Use | None:
-    """In one repeat; None if the machine told nothing before, or nothing under the fault."""
-    _, calm, _ = _values(shown, name, base, told)
-    times, values, limit = _values(shown, name, window, told)
+    """Compare one repeat's base and fault; None if one of them has no values of the machine."""
+    _, calm, _ = _values(page_metric, name, base, metrics)
+    times, values, limit = _values(page_metric, name, window, metrics)
     if not calm.size or not values.size:
         return None
     last = values[-max(1, round(judged_share * values.size)) :]
@@ -198,24 +220,23 @@ def _compare_use(
 
 
 def _values(
-    shown: PageMetric, name: str, window: Window, told: Metrics
+    page_metric: PageMetric, name: str, window: Window, metrics: Metrics
 ) -> tuple[Floats, Floats, float | None]:
-    """Times, values and limit of the machine that has this part in a window."""
-    machine = next((m for m, part in window.labels.items() if part == name), "")
+    """Return times, values and limit of the machine that has this part in a window."""
+    machine = next((machine for machine, part in window.labels.items() if part == name), "")
     span = (window.start_s, window.end_s)
-    times, values = told.between(machine, shown["metric"], *span)
-    return times, values, told.limit(machine, shown, *span)
+    times, values = metrics.between(machine, page_metric["metric"], *span)
+    return times, values, metrics.limit(machine, page_metric, *span)
 
 
-def _over(shown: PageMetric, scenario: str, seen: Sequence[_Use]) -> Resource:
-    """Return all repeats of a scenario."""
-    unit, limits = shown["unit"], [one.limit for one in seen if one.limit is not None]
+def _summarise(page_metric: PageMetric, scenario: str, uses: Sequence[_Use]) -> Resource:
+    unit, limits = page_metric["unit"], [use.limit for use in uses if use.limit is not None]
     return Resource(
-        shown["title"], scenario,
-        float(np.median([one.base for one in seen])) / unit,
-        float(np.median([one.level for one in seen])) / unit,
+        page_metric["title"], scenario,
+        float(np.median([use.base for use in uses])) / unit,
+        float(np.median([use.level for use in uses])) / unit,
         float(np.median(limits)) / unit if limits else None,
-        tuple(one.reached_s for one in seen if one.reached_s is not None),
-        any(one.reached_in_base for one in seen),
-        len(seen),
+        tuple(use.reached_s for use in uses if use.reached_s is not None),
+        any(use.reached_in_base for use in uses),
+        len(uses),
     )  # fmt: skip

@@ -4,12 +4,12 @@
 - **Node**: a node is slow in operations that need no limping part. On the limping node these are
   local ones; on any other, those that do not use the limping one: the limplock spread.
 - **Cluster**: an operation is slow on every node that serves it, so that no node of the cluster
-  serves it as before. `scope` names these operations. An operation that one node serves for all (a
-  master's) belongs to them as soon as that node is slow in it.
+  serves it as before. `scope` names these operations. An operation that a single node serves for
+  all (a master's) is among them as soon as that node is slow in it.
 
-Slower than `factor` is a slowdown whose lower bound is above it; not slower, one whose upper bound
-is below it; else it is insufficient, as is a base that differs too much from itself. A node that
-went down is judged by the time before; if there is none, it crashed, and does not limp.
+A slowdown is above `factor` if its lower bound is, and not above it if its upper bound is below.
+Otherwise the verdict is insufficient, as it is if the base varies too much. A node that went down
+is judged by the time before that; if there is no such time, it crashed, and does not limp.
 
 A verdict other than yes is under-dosed if the operations could not fill the resource of the row's
 limplock (`dose.py`), and insufficient if the base drifted from a repeat's begin to its end.
@@ -32,7 +32,7 @@ from experiments.kinds.limplock.judge.probes import ProbeFinding, Stream, probe_
 from experiments.kinds.limplock.judge.slowdown import Duration, Slowdown, slowdown
 
 Verdict = Literal["yes", "no", "insufficient", "under-dosed"]
-_SPREAD_LEAST = 2  # base values, without which nothing says how much they differ
+_SPREAD_LEAST = 2  # base values; with fewer, their noise is unknown
 
 
 class Rule(Strict):
@@ -53,7 +53,7 @@ class Rule(Strict):
 
 @dataclass(frozen=True)
 class Measured:
-    """The repeats of a row. Each run of the operation is at least so long if not finished."""
+    """The repeats of a row. The time of a run is "at least" if the operation was not finished."""
 
     limping: str  # the node
     fault_s: Mapping[int, float]  # by repeat
@@ -61,46 +61,46 @@ class Measured:
     base: Sequence[Duration]  # runs of the row's operation without the fault
     faulty: Sequence[Duration]
     down_s: Mapping[tuple[int, str], float] = field(default_factory=dict)
-    """Since when a node is known to have been down until the fault's end, by repeat and node: a
-    machine that is gone may answer nothing, which probes cannot tell from a very slow one."""
+    """Time from which a node is known to have been down until the fault's end, by repeat and node.
+    Probes cannot tell a machine that is gone from a very slow one, because neither answers."""
     closing: Sequence[tuple[Duration, Duration]] = ()
-    """The base of each repeat, and again at its end, of those that have both."""
+    """The base and the closing base of each repeat that has both."""
     dose: Dose | None = None
-    """How much of the row's mechanism the operations could fill; None: it has none."""
+    """Share of the row's mechanism that the operations could fill; None: it has no mechanism."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict, why there is none, and the slowdown where there is one."""
+    """A verdict, the reason if it is open, and the slowdown if it is known."""
 
     verdict: Verdict
-    slowdown: Slowdown | None = None
     reason: str = ""
+    slowdown: Slowdown | None = None
 
 
 @dataclass(frozen=True)
 class Since:
-    """When it became slow, after the fault's begin: the median of the repeats, and an interval."""
+    """The time from the fault to being slow [s]: the median of the repeats, and an interval."""
 
     seconds: float
     low_s: float
     high_s: float
-    confidence: float  # that the interval holds the median over all repeats there might be
+    confidence: float  # that the interval holds the median of all possible repeats
 
 
 @dataclass(frozen=True)
-class StreamJudged:
-    """A stream's verdict. `down`: in most repeats it only failed in the end."""
+class StreamVerdict:
+    """A stream's verdict. `down`: in most repeats all its probes failed at the end."""
 
     stream: Stream
     judgement: Judgement
     down: bool
-    since: Since | None  # where it is slow
+    since: Since | None  # if it is slow
 
 
 @dataclass(frozen=True)
-class NodeJudged:
-    """A node's verdict, and since when."""
+class NodeVerdict:
+    """A node's verdict, and the time from which on it was slow."""
 
     node: str
     verdict: Verdict
@@ -110,15 +110,14 @@ class NodeJudged:
 
 @dataclass(frozen=True)
 class Limplock:
-    """The three verdicts and what they rest on; `nodes` in the order in which they became slow."""
+    """The three verdicts and their reasons; `nodes` in the order in which they became slow."""
 
-    rule: Rule
     operation: Judgement
     node: Verdict
     cluster: Verdict
     scope: tuple[str, ...]
-    nodes: tuple[NodeJudged, ...]
-    streams: tuple[StreamJudged, ...]
+    nodes: tuple[NodeVerdict, ...]
+    streams: tuple[StreamVerdict, ...]
 
 
 def judge(measured: Measured, rule: Rule) -> Limplock:
@@ -126,34 +125,35 @@ def judge(measured: Measured, rule: Rule) -> Limplock:
 
     Raises: InputError if the probes are not as `probes.SCHEMA` says.
     """
-    found = probe_findings(
+    findings = probe_findings(
         measured.probes,
         measured.fault_s,
         measured.down_s,
         factor=rule.factor,
         judged_share=rule.judged_share,
     )
-    streams = tuple(_stream(stream, found[stream], rule) for stream in sorted(found))
-    nodes = _nodes(streams, measured.limping)
-    cluster, scope = _cluster(streams)
-    drift = drifted(measured.closing, rule)
+    streams = tuple(_judge_stream(stream, findings[stream], rule) for stream in sorted(findings))
+    nodes = _judge_nodes(streams, measured.limping)
+    cluster, scope = _judge_cluster(streams)
+    node = _combine([node.verdict for node in nodes])
+    drift = describe_drift(measured.closing, rule)
     operation = judge_operation(measured.base, measured.faulty, rule)
     if drift:
         operation = replace(operation, verdict="insufficient", reason=drift)
-    operation = _operation_dosed(operation, measured.dose)
+    operation = _apply_dose_to_operation(operation, measured.dose)
     return Limplock(
-        rule=rule,
         operation=operation,
-        node=_dosed(_steady(_any([node.verdict for node in nodes]), drift), "node", measured.dose),
-        cluster=_dosed(_steady(cluster, drift), "cluster", measured.dose),
+        node=_apply_dose(_apply_drift(node, drift), "node", measured.dose),
+        cluster=_apply_dose(_apply_drift(cluster, drift), "cluster", measured.dose),
         scope=() if drift else scope,
         nodes=nodes,
         streams=streams,
     )
 
 
-def drifted(closing: Sequence[tuple[Duration, Duration]], rule: Rule) -> str:
-    """Why a base is not what it was at its repeat's begin; "" where it is, or nothing says so."""
+def describe_drift(closing: Sequence[tuple[Duration, Duration]], rule: Rule) -> str:
+    """Describe how bases changed from begin to end of their repeats; "" if they did not, or it is
+    unknown."""
     if any(after.at_least for _, after in closing):
         return "a closing base did not end well"
     ratios = [after.seconds / before.seconds for before, after in closing if before.seconds > 0.0]
@@ -165,12 +165,12 @@ def drifted(closing: Sequence[tuple[Duration, Duration]], rule: Rule) -> str:
     return f"the base drifted by {drift:.3g} from begin to end"
 
 
-def _steady(verdict: Verdict, drift: str) -> Verdict:
+def _apply_drift(verdict: Verdict, drift: str) -> Verdict:
     return "insufficient" if drift else verdict
 
 
-def _dosed(verdict: Verdict, name: Class, dose: Dose | None) -> Verdict:
-    """Return the verdict, where what was put in is enough for it."""
+def _apply_dose(verdict: Verdict, name: Class, dose: Dose | None) -> Verdict:
+    """Return the verdict if the dose is large enough for it; else an open verdict."""
     if dose is None or verdict == "yes" or name not in dose.verdicts:
         return verdict
     if dose.share is None:
@@ -178,19 +178,19 @@ def _dosed(verdict: Verdict, name: Class, dose: Dose | None) -> Verdict:
     return verdict if dose.share >= dose.share_least else "under-dosed"
 
 
-def _operation_dosed(found: Judgement, dose: Dose | None) -> Judgement:
-    verdict = _dosed(found.verdict, "operation", dose)
-    if dose is None or verdict == found.verdict:
-        return found
-    return replace(found, verdict=verdict, reason=dose.words)
+def _apply_dose_to_operation(judgement: Judgement, dose: Dose | None) -> Judgement:
+    verdict = _apply_dose(judgement.verdict, "operation", dose)
+    if dose is None or verdict == judgement.verdict:
+        return judgement
+    return replace(judgement, verdict=verdict, reason=dose.words)
 
 
 def judge_operation(base: Sequence[Duration], faulty: Sequence[Duration], rule: Rule) -> Judgement:
-    """True where the row's own operation is slow."""
-    if any(one.at_least for one in base):
+    """Judge if the row's own operation is slow."""
+    if any(duration.at_least for duration in base):
         return Judgement("insufficient", reason="a base run did not end well")
-    base_s = [one.seconds for one in base]
-    return _judged(base_s, base_s, faulty, rule)
+    base_s = [duration.seconds for duration in base]
+    return _judge_slowdown(base_s, base_s, faulty, rule)
 
 
 def noise(values_s: Sequence[float]) -> float:
@@ -198,43 +198,44 @@ def noise(values_s: Sequence[float]) -> float:
     return float(np.exp(np.std(np.log(values_s), ddof=1)))
 
 
-def _judged(
+def _judge_slowdown(
     base_s: Sequence[float], spread_s: Sequence[float], faulty: Sequence[Duration], rule: Rule
 ) -> Judgement:
     if min((*base_s, *spread_s), default=0.0) <= 0.0:
         return Judgement("insufficient", reason="there is no base")
-    found = slowdown(base_s, faulty, rule.confidence)
-    if found is None:
+    ratio = slowdown(base_s, faulty, rule.confidence)
+    if ratio is None:
         return Judgement("insufficient", reason=f"too few repeats for {rule.confidence:g}")
     if len(spread_s) < _SPREAD_LEAST:
-        return Judgement("insufficient", found, "too little of the base to tell its noise")
+        return Judgement("insufficient", "too little of the base to tell its noise", ratio)
     if (spread := noise(spread_s)) > rule.noise_max:
-        return Judgement("insufficient", found, f"the base differs by {spread:.3g} from itself")
-    if found.low > rule.factor:
-        return Judgement("yes", found)
-    if found.high is not None and found.high < rule.factor:
-        return Judgement("no", found)
-    return Judgement("insufficient", found, "the bounds lie on both sides of the factor")
+        return Judgement("insufficient", f"the base differs by {spread:.3g} from itself", ratio)
+    if ratio.low > rule.factor:
+        return Judgement("yes", slowdown=ratio)
+    if ratio.high is not None and ratio.high < rule.factor:
+        return Judgement("no", slowdown=ratio)
+    return Judgement("insufficient", "the bounds lie on both sides of the factor", ratio)
 
 
-def _stream(stream: Stream, repeats: Sequence[ProbeFinding], rule: Rule) -> StreamJudged:
-    base_s = [one.base_s for one in repeats if one.base_s is not None]
-    spread_s = [half for one in repeats for half in one.halves_s]
-    faulty = [one.faulty for one in repeats if one.faulty is not None]
-    down = 2 * sum(one.down_s is not None for one in repeats) > len(repeats)
+def _judge_stream(stream: Stream, repeats: Sequence[ProbeFinding], rule: Rule) -> StreamVerdict:
+    base_s = [finding.base_s for finding in repeats if finding.base_s is not None]
+    spread_s = [half for finding in repeats for half in finding.halves_s]
+    faulty = [finding.faulty for finding in repeats if finding.faulty is not None]
+    down = 2 * sum(finding.down_s is not None for finding in repeats) > len(repeats)
     if len(base_s) < len(repeats):
         judgement = Judgement("insufficient", reason="a repeat has no base")
     elif down and not faulty:
         judgement = Judgement("no", reason="it went down at once")
     else:
-        judgement = _judged(base_s, spread_s, faulty, rule)
-    since = _since(repeats) if judgement.verdict == "yes" else None
-    return StreamJudged(stream, judgement, down, since)
+        judgement = _judge_slowdown(base_s, spread_s, faulty, rule)
+    since = _slow_since(repeats) if judgement.verdict == "yes" else None
+    return StreamVerdict(stream, judgement, down, since)
 
 
-def _since(repeats: Sequence[ProbeFinding]) -> Since | None:
-    """The least and the most of r repeats hold the median with 1 - 2^(1 - r)."""
-    times = [one.slow_s for one in repeats if one.slow_s is not None]
+def _slow_since(repeats: Sequence[ProbeFinding]) -> Since | None:
+    """Return the time at which a stream became slow. The least and the largest value of r repeats
+    enclose the median with confidence 1 - 2^(1 - r)."""
+    times = [finding.slow_s for finding in repeats if finding.slow_s is not None]
     if not times:
         return None
     return Since(
@@ -245,43 +246,58 @@ def _since(repeats: Sequence[ProbeFinding]) -> Since | None:
     )
 
 
-def _nodes(streams: Sequence[StreamJudged], limping: str) -> tuple[NodeJudged, ...]:
-    """Every node that was asked for something that needs nothing that limps."""
-    found = []
-    for name, group in groupby(streams, key=lambda one: one.stream.node):
-        wanted = "node" if name == limping else "neither"
-        own = [one for one in group if one.stream.needs == wanted]
-        if own:
-            since = [one.since for one in own if one.since is not None]
-            first = min(since, key=lambda one: one.seconds, default=None)
-            verdict = _any([one.judgement.verdict for one in own])
-            found.append(NodeJudged(name, verdict, any(one.down for one in own), first))
-    return tuple(sorted(found, key=lambda one: one.since.seconds if one.since else np.inf))
+def _judge_nodes(streams: Sequence[StreamVerdict], limping: str) -> tuple[NodeVerdict, ...]:
+    """Judge every node that got an operation that needs nothing that limps."""
+    nodes = []
+    for name, group in groupby(streams, key=lambda stream_verdict: stream_verdict.stream.node):
+        needs = "node" if name == limping else "neither"
+        node_streams = [
+            stream_verdict for stream_verdict in group if stream_verdict.stream.needs == needs
+        ]
+        if node_streams:
+            times = [
+                stream_verdict.since
+                for stream_verdict in node_streams
+                if stream_verdict.since is not None
+            ]
+            first = min(times, key=lambda since: since.seconds, default=None)
+            verdict = _combine(
+                [stream_verdict.judgement.verdict for stream_verdict in node_streams]
+            )
+            nodes.append(
+                NodeVerdict(
+                    name,
+                    verdict,
+                    any(stream_verdict.down for stream_verdict in node_streams),
+                    first,
+                )
+            )
+    return tuple(sorted(nodes, key=lambda node: node.since.seconds if node.since else np.inf))
 
 
-def _any(verdicts: Sequence[Verdict]) -> Verdict:
-    """Yes if one is, no if all are."""
+def _combine(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return yes if one verdict is, no if all are; else insufficient."""
     if "yes" in verdicts:
         return "yes"
     return "no" if verdicts and set(verdicts) == {"no"} else "insufficient"
 
 
-def _cluster(streams: Sequence[StreamJudged]) -> tuple[Verdict, tuple[str, ...]]:
-    by_operation: dict[str, list[StreamJudged]] = {}
-    for one in streams:
-        by_operation.setdefault(one.stream.operation, []).append(one)
-    locked = {operation: _locked(some) for operation, some in by_operation.items()}
+def _judge_cluster(streams: Sequence[StreamVerdict]) -> tuple[Verdict, tuple[str, ...]]:
+    by_operation: dict[str, list[StreamVerdict]] = {}
+    for stream_verdict in streams:
+        by_operation.setdefault(stream_verdict.stream.operation, []).append(stream_verdict)
+    locked = {operation: _judge_lock(group) for operation, group in by_operation.items()}
     scope = tuple(sorted(name for name, verdict in locked.items() if verdict == "yes"))
-    return _any(list(locked.values())), scope
+    return _combine(list(locked.values())), scope
 
 
-def _locked(streams: Iterable[StreamJudged]) -> Verdict:
-    """True where no node can do an operation as before, and not only because all are down."""
+def _judge_lock(streams: Iterable[StreamVerdict]) -> Verdict:
+    """Judge if no node can do an operation as before, and not only because all are down."""
     verdicts = set()
-    for one in streams:
-        if one.judgement.verdict == "no" and not one.down:
+    for stream_verdict in streams:
+        if stream_verdict.judgement.verdict == "no" and not stream_verdict.down:
             return "no"
-        verdicts.add(one.judgement.verdict)
+        verdicts.add(stream_verdict.judgement.verdict)
     if "insufficient" in verdicts:
         return "insufficient"
     return "yes" if "yes" in verdicts else "no"

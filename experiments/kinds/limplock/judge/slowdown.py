@@ -1,15 +1,16 @@
 r"""Slowdown: a ratio with bounds that hold for few repeats, and for waits cut short.
 
-Repeats are few (3 to 20), their distribution is unknown, and a run that was given up says only "at
-least". So the bounds are Moses' (Hollander and Wolfe 1999, ch. 4.3), on ratios: with n base values
-b and m faulty values f, of which each is a base value times an unknown s, the k-th smallest of the
-n m ratios f / b is below s with confidence 1 - P(U <= k - 1), where U is Mann and Whitney's
-statistic, whose distribution is known exactly. A value that is only "at least" enters the lower
-bound as it stands, and the upper one as infinite, so neither bound claims more than was seen.
+There are few repeats (3 to 20), their distribution is unknown, and a run that was given up has only
+a lower limit ("at least"). So the bounds are Moses' (Hollander and Wolfe 1999, ch. 4.3), on ratios.
+With n base values b and m faulty values f, each of them a base value times an unknown s, the k-th
+smallest of the n m ratios f / b is below s with confidence 1 - P(U <= k - 1). U is Mann and
+Whitney's statistic, whose distribution is known exactly. An "at least" value enters the lower bound
+as it stands, and the upper bound as infinite, so neither bound claims more than the measurements
+show.
 
-Three base runs and three faulty ones give 1 - 1/20 = 0.95 a bound, and no more. That is so where
-the fault stretches durations and leaves the spread of their logarithm as it was. Where faulty runs
-differ much more than base ones, all three lie above their median once in eight times.
+Three base runs and three faulty runs give each bound a confidence of at most 1 - 1/20 = 0.95. This
+holds if the fault stretches durations without changing the spread of their logarithm. If faulty
+runs vary much more than base runs, all three lie above their median in one of eight cases.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Duration:
-    """A duration; `at_least` where the wait was cut short before the end."""
+    """A duration; `at_least` if the wait was cut short before the end."""
 
     seconds: float
     at_least: bool = False
@@ -35,33 +36,33 @@ class Duration:
 
 @dataclass(frozen=True)
 class Slowdown:
-    """Faulty over base. Each bound holds with the confidence that was asked for."""
+    """Faulty over base. Each bound holds with the requested confidence."""
 
     factor: float  # the median of the ratios
-    at_least: bool  # whether that median is of waits cut short
+    at_least: bool  # True if that median comes from waits cut short
     low: float
-    high: float | None  # None: there is no bound, for waits were cut short
+    high: float | None  # None: no bound, because waits were cut short
 
 
 def slowdown(
     base_s: Sequence[float], faulty: Sequence[Duration], confidence: float
 ) -> Slowdown | None:
-    """Return the slowdown with its bounds; None if there are too few values to be that sure.
+    """Return the slowdown with its bounds; None if there are too few values for the confidence.
 
     Parameters: base_s (n,) float [s] > 0; faulty (m,); confidence of each bound, in (0.5, 1).
     """
     rank = _rank(len(base_s), len(faulty), 1.0 - confidence)
     if rank == 0:
         return None
-    least = sorted(one.seconds / base for one in faulty for base in base_s)
-    most = sorted(
-        (math.inf if one.at_least else one.seconds) / base for one in faulty for base in base_s
+    lower = sorted(wait.seconds / base for wait in faulty for base in base_s)
+    upper = sorted(
+        (math.inf if wait.at_least else wait.seconds) / base for wait in faulty for base in base_s
     )
-    high = most[-rank]
+    high = upper[-rank]
     return Slowdown(
-        factor=float(np.median(least)),
-        at_least=math.isinf(most[len(most) // 2]),
-        low=least[rank - 1],
+        factor=float(np.median(lower)),
+        at_least=math.isinf(upper[len(upper) // 2]),
+        low=lower[rank - 1],
         high=None if math.isinf(high) else high,
     )
 
@@ -79,7 +80,7 @@ def _rank(n: int, m: int, error: float) -> int:
 
 @cache
 def _orders_with(u: int, n: int, m: int) -> int:
-    """In how many orders of n and m values U is u (Mann and Whitney 1947)."""
+    """Number of orders of n and m values in which U is u (Mann and Whitney 1947)."""
     if u < 0:
         return 0
     if n == 0 or m == 0:
@@ -88,19 +89,19 @@ def _orders_with(u: int, n: int, m: int) -> int:
 
 
 def median(waits: Sequence[Duration]) -> Duration:
-    """Return the median by Kaplan and Meier, "at least" where too many waits were cut short to have
+    """Return the median by Kaplan and Meier; "at least" if too many waits were cut short to have
     one.
 
     Parameters: waits (n,), n >= 1.
     """
-    seconds = np.array([one.seconds for one in waits])
-    cut = np.array([one.at_least for one in waits])
+    seconds = np.array([wait.seconds for wait in waits])
+    cut = np.array([wait.at_least for wait in waits])
     if not cut.any():
         return Duration(float(np.median(seconds)))
     if cut.all():
         return Duration(float(seconds.max()), at_least=True)
-    left = stats.ecdf(stats.CensoredData.right_censored(seconds, cut)).sf
-    reached = np.flatnonzero(left.probabilities <= 0.5)
+    survival = stats.ecdf(stats.CensoredData.right_censored(seconds, cut)).sf
+    reached = np.flatnonzero(survival.probabilities <= 0.5)
     if reached.size:
-        return Duration(float(left.quantiles[reached[0]]))
+        return Duration(float(survival.quantiles[reached[0]]))
     return Duration(float(seconds.max()), at_least=True)

@@ -1,23 +1,24 @@
 r"""Danger zones: where a slightly different fault makes an operation far slower, or far faster.
 
-A system that suffers in proportion to a fault is bad, and foreseen. What is not foreseen is a jump:
-a card a little slower, a fault a little longer, and an operation falls from a second to minutes,
-because a time-out passes or a queue no longer drains (Xinda; Lu et al., NSDI 2025, call these
-danger zones, and read them off curves measured at severities chosen by hand).
+A slowdown in proportion to the fault is bad, but expected. A jump is not expected: a card is a
+little slower or a fault a little longer, and an operation takes minutes instead of a second,
+because a time-out passes or a queue no longer drains. Lu et al. (Xinda, NSDI 2025) call this a
+danger zone, and find zones on curves measured at severities chosen by hand.
 
-The other way round too: a worse fault trips a detector, and the operation is quick again.
+The opposite happens too: a worse fault triggers a detector, and the operation is quick again.
 
-Here they are searched. Between two severities a < b with durations t(a), t(b) the elasticity is
+This module searches for zones. Between two severities a < b with durations t(a), t(b) the
+elasticity is
 
     e = log(t(b) / t(a)) / log(b / a):
 
-1 where the operation suffers as much as the device. A zone is a stretch over which t changes by at
+1 if the operation slows down as much as the device. A zone is a stretch over which t changes by at
 least `growth` and |e| is above `elasticity`, both at the bound of t(b) / t(a) that claims less
-(`slowdown.py`). A few severities, evenly on a log axis, come first, so that a bump in the middle
-is not missed altogether; then the stretch with the largest change that is not narrow yet is halved,
-time after time, until every stretch that may hold a zone is narrower than `width`, or the budget is
-spent. What a budget left wide is told as open. A zone narrower than the first severities are
-apart, with the same duration on both sides, is not found.
+(`slowdown.py`). The first severities are spread evenly on a log axis, so that a bump in the middle
+is not missed altogether. Then the stretch with the largest change that is not narrow yet is halved,
+again and again, until every stretch that may hold a zone is narrower than `width`, or the budget is
+spent. Stretches that are still wide then are reported as open. A zone is not found if it is
+narrower than the distance of the first severities and has the same duration on both sides.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Zones(Strict):
     """Confidence of each bound."""
 
     @model_validator(mode="after")
-    def _in_order(self) -> Zones:
+    def _check_order(self) -> Zones:
         if self.high <= self.low:
             raise refusal(f"more than low, {self.low:g}", got=f"{self.high:g}", key="high")
         if self.first > self.budget:
@@ -67,7 +68,7 @@ class Zones(Strict):
 
 @dataclass(frozen=True)
 class Point:
-    """A value of the axis, and how long the operation took there, repeat by repeat."""
+    """A value of the axis, and the durations of the operation there, repeat by repeat."""
 
     at: float
     waits: tuple[Duration, ...]
@@ -79,45 +80,45 @@ class Zone:
 
     low: float
     high: float
-    worse: bool  # whether it is slower at `high`; else faster
+    worse: bool  # True: slower at `high`; False: faster
     ratio: Slowdown  # of the slower end over the faster
-    elasticity: float  # the least that the lower bound leaves, without sign
-    narrow: bool  # whether no stretch in it is wide; else the budget ended before
+    elasticity: float  # at the lower bound of the ratio, without sign
+    narrow: bool  # False: it has a wide stretch, because the budget was spent
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchResult:
     """All points in order of the axis, and the zones between them."""
 
     points: tuple[Point, ...]
     zones: tuple[Zone, ...]
     open: tuple[tuple[float, float], ...]
-    """Wide stretches whose ends differ enough to hold a zone, and which are not told to be one."""
+    """Wide stretches whose ends differ enough to hold a zone, and of which none is proved."""
 
 
-def search(measure: Measure, rule: Zones) -> Searched:
-    """Measures until every danger zone is narrow or the budget is spent.
+def search(measure: Measure, rule: Zones) -> SearchResult:
+    """Measure until every danger zone is narrow or the budget is spent.
 
     Parameters: measure(value) -> one Duration for each repeat, at least 3 for 0.95.
     """
-    points = {at: Point(at, tuple(measure(at))) for at in _first(rule)}
+    points = {at: Point(at, tuple(measure(at))) for at in _first_values(rule)}
     while len(points) < rule.budget:
-        stretch = max(_to_halve(_ordered(points), rule), default=None)
+        stretch = max(_wide_stretches(_sort(points), rule), default=None)
         if stretch is None:
             break
         at = math.sqrt(stretch[1] * stretch[2])
         points[at] = Point(at, tuple(measure(at)))
-    return judge_zones(_ordered(points), rule)
+    return judge_zones(_sort(points), rule)
 
 
-def judge_zones(points: Sequence[Point], rule: Zones) -> Searched:
-    """Return the zones between points that were measured, in order of the axis.
+def judge_zones(points: Sequence[Point], rule: Zones) -> SearchResult:
+    """Return the zones between measured points, in order of the axis.
 
-    The shortest stretches count. One may have points inside where some repeats went one way and
-    some the other: then its ends differ, and no two neighbours do.
+    The shortest stretches count. A zone may have points inside at which some repeats were quick and
+    some slow: then its ends differ, but no two neighbours do.
     """
-    zones: dict[int, Zone] = {}  # by the place where one begins
-    inside: set[int] = set()  # stretches between neighbours that belong to one
+    zones: dict[int, Zone] = {}  # by the index of the first point
+    inside: set[int] = set()  # stretches between neighbours that belong to a zone
     for length in range(1, len(points)):
         for first in range(len(points) - length):
             stretches = range(first, first + length)
@@ -127,58 +128,59 @@ def judge_zones(points: Sequence[Point], rule: Zones) -> Searched:
                 zones[first] = zone
                 inside.update(stretches)
     undecided = tuple(
-        (one.at, other.at)
-        for index, (one, other) in enumerate(pairwise(points))
-        if index not in inside and _may_hold_one(one, other, rule)
+        (lower.at, upper.at)
+        for index, (lower, upper) in enumerate(pairwise(points))
+        if index not in inside and _may_hold_zone(lower, upper, rule)
     )
-    return Searched(tuple(points), tuple(zones[first] for first in sorted(zones)), undecided)
+    return SearchResult(tuple(points), tuple(zones[first] for first in sorted(zones)), undecided)
 
 
-def _first(rule: Zones) -> Iterator[float]:
+def _first_values(rule: Zones) -> Iterator[float]:
     step = (rule.high / rule.low) ** (1.0 / (rule.first - 1))
     yield from (rule.low * step**index for index in range(rule.first - 1))
     yield rule.high
 
 
-def _ordered(points: dict[float, Point]) -> tuple[Point, ...]:
+def _sort(points: dict[float, Point]) -> tuple[Point, ...]:
     return tuple(points[at] for at in sorted(points))
 
 
-def _to_halve(points: Sequence[Point], rule: Zones) -> Iterator[tuple[float, float, float]]:
-    """Change and ends of each stretch that is wide and may hold a zone. Its elasticity says nothing
-    yet: a jump is hidden in it among slow growth."""
-    for one, other in pairwise(points):
-        if _may_hold_one(one, other, rule):
-            yield _change(one, other), one.at, other.at
+def _wide_stretches(points: Sequence[Point], rule: Zones) -> Iterator[tuple[float, float, float]]:
+    """Yield change and ends of each stretch that is wide and may hold a zone. Its elasticity does
+    not matter yet, because slow growth in the rest of the stretch can hide a jump."""
+    for lower, upper in pairwise(points):
+        if _may_hold_zone(lower, upper, rule):
+            yield _change(lower, upper), lower.at, upper.at
 
 
-def _may_hold_one(one: Point, other: Point, rule: Zones) -> bool:
-    return _is_wide(one, other, rule) and _change(one, other) >= rule.growth
+def _may_hold_zone(lower: Point, upper: Point, rule: Zones) -> bool:
+    return _is_wide(lower, upper, rule) and _change(lower, upper) >= rule.growth
 
 
-def _is_wide(one: Point, other: Point, rule: Zones) -> bool:
-    return other.at / one.at >= rule.width
+def _is_wide(lower: Point, upper: Point, rule: Zones) -> bool:
+    return upper.at / lower.at >= rule.width
 
 
-def _change(one: Point, other: Point) -> float:
-    """Of the medians, the slower over the faster; 1 if the faster is of unknown length."""
-    faster, slower = sorted((median(one.waits), median(other.waits)), key=lambda m: m.seconds)
+def _change(lower: Point, upper: Point) -> float:
+    """Return the slower median over the faster one; 1 if the length of the faster is unknown."""
+    medians = (median(lower.waits), median(upper.waits))
+    faster, slower = sorted(medians, key=lambda wait: wait.seconds)
     return 1.0 if faster.at_least else slower.seconds / faster.seconds
 
 
 def _zone(points: Sequence[Point], rule: Zones) -> Zone | None:
-    """From the first to the last; None too where waits of the faster end were cut short: their
-    length is unknown."""
-    one, other = points[0], points[-1]
-    worse = median(other.waits).seconds >= median(one.waits).seconds
-    faster, slower = (one, other) if worse else (other, one)
+    """Return the zone from the first to the last point. None if there is none, or if waits of the
+    faster end were cut short, because their length is unknown."""
+    lower, upper = points[0], points[-1]
+    worse = median(upper.waits).seconds >= median(lower.waits).seconds
+    faster, slower = (lower, upper) if worse else (upper, lower)
     if any(wait.at_least for wait in faster.waits):
         return None
     ratio = slowdown([wait.seconds for wait in faster.waits], slower.waits, rule.confidence)
     if ratio is None or ratio.low < rule.growth:
         return None
-    elasticity = math.log(ratio.low) / math.log(other.at / one.at)
+    elasticity = math.log(ratio.low) / math.log(upper.at / lower.at)
     if elasticity < rule.elasticity:
         return None
     narrow = not any(_is_wide(*pair, rule) for pair in pairwise(points))
-    return Zone(one.at, other.at, worse, ratio, elasticity, narrow)
+    return Zone(lower.at, upper.at, worse, ratio, elasticity, narrow)

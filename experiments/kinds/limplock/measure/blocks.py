@@ -1,4 +1,4 @@
-"""The rows on a fleet: block by block, each a repeat of all rows of one arm."""
+"""Measurement of rows on a fleet, block by block: a block is a repeat of all rows of one arm."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from core.errors import MeasurementFailed
 from experiments.design.schedule import Block, blocks
 from experiments.kinds.limplock.clients.process import Clients, Lane, command
 from experiments.kinds.limplock.clients.system import MODULE, Node, System, adapter_of
-from experiments.kinds.limplock.judge.search import Search, relative
+from experiments.kinds.limplock.judge.search import Search, relative_duration
 from experiments.kinds.limplock.judge.slowdown import Duration
 from experiments.kinds.limplock.judge.zones import search
-from experiments.kinds.limplock.measure.repeat import Moved, Repeat, whole
+from experiments.kinds.limplock.measure.repeat import Moved, Repeat, await_whole
 from experiments.kinds.limplock.measure.whitebox import Whitebox
 from experiments.kinds.limplock.row import Row
-from experiments.kinds.limplock.scenarios import Scenario, shuffled
+from experiments.kinds.limplock.scenarios import Scenario, shuffle
 from experiments.kinds.limplock.section import LimplockSection, system_tier
 from experiments.kinds.limplock.windows import (
     ASKED,
@@ -38,11 +38,11 @@ from experiments.testbed.settings import configure
 from experiments.testbed.testbed import Testbed
 
 _WARM_UP_GAP_S = 0.002
-ATTEMPTS_MAX = 3  # at a repeat whose parts moved before anything was done to them
+ATTEMPTS_MAX = 3  # at a repeat whose parts moved before any fault
 
 
 class Rows:
-    """Measures them; `testbed.keep` makes sure that all of it is written, whatever happens."""
+    """The measurement; `testbed.keep` makes sure that results are written, whatever happens."""
 
     def __init__(self, testbed: Testbed, section: LimplockSection) -> None:
         self._testbed = testbed
@@ -54,12 +54,12 @@ class Rows:
         self._lanes: list[tuple[str, Lane]] = []  # with their purpose
         self._whitebox: list[pl.DataFrame] = []  # of each block
         self._clients: dict[tuple[str, str], Clients] = {}  # by arm and system
-        self._shown: dict[str, dict[str, object]] = {}
+        self._page_metrics: dict[str, dict[str, object]] = {}
         self._cold: dict[str, bool] = {}  # by system, as its last repeat left it
         testbed.keep(self._write)
 
     def measure(self) -> None:
-        """Every block. The clients are gone when this ends."""
+        """Measure every block. The clients have ended when this returns."""
         before = ""
         try:
             for block in blocks(self._testbed.design.experiment):
@@ -67,69 +67,75 @@ class Rows:
                     continue  # all repeats of a value are one after another
                 configure(self._testbed.design, block.arm, self._testbed.fleet)
                 for name in dict.fromkeys(row.system for row in self._rows):
-                    self._of_system(block, name, fresh=block.arm != before)
+                    self._measure_system(block, name, fresh=block.arm != before)
                 before = block.arm
         finally:
             self._testbed.recorder.block = None
             for clients in self._clients.values():
                 clients.close()
 
-    def _of_system(self, block: Block, name: str, *, fresh: bool) -> None:
-        """All rows of one system and arm; `fresh` where it was started since the last block."""
+    def _measure_system(self, block: Block, name: str, *, fresh: bool) -> None:
+        """Measure all rows of one system and arm; `fresh`: it was started since the last block."""
         system = self._adapter(block.arm, name)
-        mine = [row for row in self._rows if row.system == name]
-        self._shown |= {one.metric: asdict(one) for one in system.shown}
-        said = f"{block.arm}, repeat {block.pair + 1}: {', '.join(row.name for row in mine)}"
-        watch = Whitebox([system, *self._called(block.arm, name)], self._testbed.recorder)
+        rows = [row for row in self._rows if row.system == name]
+        self._page_metrics |= {metric.metric: asdict(metric) for metric in system.shown}
+        title = f"{block.arm}, repeat {block.pair + 1}: {', '.join(row.name for row in rows)}"
+        watch = Whitebox([system, *self._called_systems(block.arm, name)], self._testbed.recorder)
         try:
-            with self._testbed.narrator.step(said), watch:
-                look = partial(system.parts, mine[0])
-                whole(self._testbed, look, self._section.recover_max_s)
-                clients = self._client_of(block.arm, name, system, mine)
+            with self._testbed.narrator.step(title), watch:
+                look = partial(system.parts, rows[0])
+                await_whole(self._testbed, look, self._section.recover_max_s)
+                clients = self._client_of(block.arm, name, system, rows)
                 if fresh:
-                    self._warm_up(system, mine, clients)
+                    self._warm_up(system, rows, clients)
                     self._cold.pop(name, None)
                 rest = (system, clients, watch)
                 if self._section.search is not None:
-                    search(partial(self._at, self._section.search, block, mine[0], *rest),
-                           self._section.search)  # fmt: skip
+                    rule = self._section.search
+                    search(partial(self._measure_value, rule, block, rows[0], *rest), rule)
                     return
-                for row in mine:
+                for row in rows:
                     for part in row.injected:
-                        self._row(block, row, part, *rest, self._drawn(block, row, part))
+                        scenarios = self._draw_scenarios(block, row, part)
+                        self._measure_row(block, row, part, *rest, scenarios)
         finally:
             self._whitebox.append(watch.table())
-            self._abandoned += [f"{said}: {text}" for text in watch.failures()]
+            self._abandoned += [f"{title}: {text}" for text in watch.failures()]
 
-    def _at(
-        self, wanted: Search, block: Block, row: Row, system: System, clients: Clients,
+    def _measure_value(
+        self, search_rule: Search, block: Block, row: Row, system: System, clients: Clients,
         watch: Whitebox, value: float,
     ) -> list[Duration]:  # fmt: skip
-        """Return all repeats of a value; they are numbered through all values of an arm."""
-        scenario, found, cut = wanted.scenario(value), list[Duration](), False
-        first = len({one.repeat for one in self._windows if one.arm == block.arm})
+        """Measure all repeats of a value, and return their times over the base. Repeats are
+        numbered through all values of an arm."""
+        scenario, waits, has_windows = search_rule.scenario(value), list[Duration](), False
+        first = len({window.repeat for window in self._windows if window.arm == block.arm})
         for number in range(first, first + self._testbed.design.experiment.design.repeats):
-            this = replace(block, pair=number)
-            windows = self._row(this, row, row.injected[0], system, clients, watch, (scenario,))
-            waits = (relative(windows[0], faulty, wanted) for faulty in windows[1:])
-            found += [wait for wait in waits if wait is not None]
-            cut = cut or bool(windows)
-        if not found:
+            repeat_block = replace(block, pair=number)
+            windows = self._measure_row(
+                repeat_block, row, row.injected[0], system, clients, watch, (scenario,)
+            )
+            repeat_waits = (
+                relative_duration(windows[0], faulty, search_rule) for faulty in windows[1:]
+            )
+            waits += [wait for wait in repeat_waits if wait is not None]
+            has_windows = has_windows or bool(windows)
+        if not waits:
             raise MeasurementFailed(
                 f"{row.name} at {scenario.name}",
                 expected=f"a {row.injected[0]} that stays so without a fault, and an operation "
                 f"that ends within base_max_s, {self._section.base_max_s:g} s, and not before its "
                 "fault begins",
-                got="longer or shorter ones" if cut else "others in each repeat",
+                got="longer or shorter ones" if has_windows else "others in each repeat",
                 hint="Look into the machines' logs: elections without a fault mean a busy host.",
             )
-        return found
+        return waits
 
-    def _row(
+    def _measure_row(
         self, block: Block, row: Row, part: str, system: System, clients: Clients,
         watch: Whitebox, scenarios: Sequence[Scenario],
     ) -> list[Window]:  # fmt: skip
-        """Return the windows of the repeat; none where its parts moved time after time."""
+        """Measure a repeat, and return its windows; none if its parts moved in every attempt."""
         for _ in range(ATTEMPTS_MAX):
             repeat = Repeat(
                 self._testbed, self._section, block, row, part, system, clients, watch, scenarios,
@@ -149,29 +155,31 @@ class Rows:
             return repeat.windows
         return []
 
-    def _drawn(self, block: Block, row: Row, part: str) -> tuple[Scenario, ...]:
-        """Return the scenarios in an order of this repeat's own."""
+    def _draw_scenarios(self, block: Block, row: Row, part: str) -> tuple[Scenario, ...]:
+        """Return the scenarios in the order drawn for this repeat."""
         seed = self._testbed.design.experiment.design.seed
-        return shuffled(self._section.scenarios, seed, row.name, part, block.arm, block.pair)
+        return shuffle(self._section.scenarios, seed, row.name, part, block.arm, block.pair)
 
     def _adapter(self, arm: str, name: str) -> System:
         design, tiers = self._testbed.design, self._testbed.design.fleet.tiers
         tier = system_tier(design, name)
-        system = self._of_tier(arm, tier)
+        system = self._tier_system(arm, tier)
         system.gap_s = 1.0 / self._section.pace_per_s if self._section.pace_per_s else 0.0
-        system.called = {tiers[one].role: self._nodes(one) for one in tiers[tier].calls}
+        system.called = {
+            tiers[called_tier].role: self._nodes(called_tier) for called_tier in tiers[tier].calls
+        }
         return system
 
-    def _called(self, arm: str, name: str) -> list[System]:
-        """Return the tiers that its tier calls: a row may limp one of those."""
+    def _called_systems(self, arm: str, name: str) -> list[System]:
+        """Return the systems of the called tiers, because one of their machines may limp."""
         design, tiers = self._testbed.design, self._testbed.design.fleet.tiers
         return [
-            self._of_tier(arm, one)
-            for one in tiers[system_tier(design, name)].calls
-            if (design.roles[tiers[one].role].directory / MODULE).is_file()
+            self._tier_system(arm, called_tier)
+            for called_tier in tiers[system_tier(design, name)].calls
+            if (design.roles[tiers[called_tier].role].directory / MODULE).is_file()
         ]
 
-    def _of_tier(self, arm: str, tier: str) -> System:
+    def _tier_system(self, arm: str, tier: str) -> System:
         design = self._testbed.design
         role = design.roles[design.fleet.tiers[tier].role]
         stated = design.experiment.arms[arm].of(tier).role
@@ -181,26 +189,38 @@ class Rows:
     def _nodes(self, tier: str) -> list[Node]:
         role = self._testbed.design.fleet.tiers[tier].role
         started = self._testbed.fleet.inventory.started
-        return [Node.of(one) for one in started if (one.tier, one.role) == (tier, role)]
+        return [
+            Node.from_machine(machine)
+            for machine in started
+            if (machine.tier, machine.role) == (tier, role)
+        ]
 
     def _client_of(self, arm: str, name: str, system: System, rows: Sequence[Row]) -> Clients:
-        """Started once for each arm, with what its rows need to be there."""
-        if (arm, name) not in self._clients:
-            role, folder = self._testbed.design.roles[name], self._testbed.folder
-            every = chain(system.nodes.values(), *system.called.values())
-            names = {node.address: node.name for node in every}
-            words = command(role, system.jars, system.sources, system.opener, names, folder)
-            clients = Clients(words, folder / client_log(arm, name))
-            self._clients[arm, name] = clients
-            for row in rows:
-                system.prepare(row, self._section.count_of(row), clients)
-        return self._clients[arm, name]
+        """Return the client, which is started once for each arm, with the data of its rows.
+
+        A later block mends the system, because other arms restarted the servers meanwhile and may
+        have moved the data.
+        """
+        if (clients := self._clients.get((arm, name))) is not None:
+            system.mend(clients)
+            return clients
+        role, folder = self._testbed.design.roles[name], self._testbed.folder
+        nodes = chain(system.nodes.values(), *system.called.values())
+        names = {node.address: node.name for node in nodes}
+        arguments = command(role, system.jars, system.sources, system.opener, names, folder)
+        clients = Clients(arguments, folder / client_log(arm, name))
+        self._clients[arm, name] = clients
+        for row in rows:
+            system.prepare(row, self._section.count_of(row), clients)
+        return clients
 
     def _warm_up(self, system: System, rows: Sequence[Row], clients: Clients) -> None:
-        """Each probe of each machine, often: servers and client compile what they run."""
-        asked = {(probe.operation, node): row for row in rows for probe in row.probes
-                 for node in system.probed(row, probe.operation)}  # fmt: skip
-        tasks = [system.probe(row, operation, node) for (operation, node), row in asked.items()]
+        """Send each probe to each machine often, so that servers and client compile their code."""
+        row_of_probe = {(probe.operation, node): row for row in rows for probe in row.probes
+                        for node in system.probed(row, probe.operation)}  # fmt: skip
+        tasks = [
+            system.probe(row, operation, node) for (operation, node), row in row_of_probe.items()
+        ]
         lanes = [clients.start(replace(task, gap_s=_WARM_UP_GAP_S)) for task in tasks]
         time.sleep(self._section.warm_up_s)
         for lane in lanes:
@@ -214,11 +234,11 @@ class Rows:
             row.name: self._section.timeout_factor or row.timeout_factor for row in self._rows
         }
         scales = {row.name: self._section.scale_of(row) for row in self._rows}
-        left = RunInputs(
-            self._section.scale, counts, limits, list(self._shown.values()), self._abandoned,
+        inputs = RunInputs(
+            self._section.scale, counts, limits, list(self._page_metrics.values()), self._abandoned,
             scales, self._testbed.clock.monotonic, self._closing,
         )  # fmt: skip
-        write_windows(folder, left, self._windows)
+        write_windows(folder, inputs, self._windows)
         write_table(folder / ASKED_FILE, self._operation_table(), ASKED)
         whitebox = pl.concat([pl.DataFrame(schema=WHITEBOX), *self._whitebox])
         write_table(folder / WHITEBOX_FILE, whitebox, WHITEBOX)
@@ -227,9 +247,9 @@ class Rows:
     def _operation_table(self) -> pl.DataFrame:
         t0 = self._testbed.clock.monotonic
         rows = [
-            (purpose, lane.task.node, lane.task.operation, one.start - t0, one.end - t0,
-             one.outcome)
+            (purpose, lane.task.node, lane.task.operation, operation.start - t0, operation.end - t0,
+             operation.outcome)
             for purpose, lane in self._lanes
-            for one in lane.did
+            for operation in lane.did
         ]  # fmt: skip
         return pl.DataFrame(rows, ASKED, orient="row")

@@ -1,10 +1,9 @@
 """An operation that goes on under its fault until a server has died of it (Limplock Figure 4).
 
-A row of Table 1 ends after its operations, and what it shows is how long they took. A mechanism
-that fills something, such as the updates that a leader keeps for a slow follower, may need longer.
-With `[limplock.endure]` the operation is asked for again and again; how long the row's own count
-took is told as of any row, and beside it when a server ran out of memory, and what was done over
-time.
+A row of Table 1 ends after its operations, and shows their time. A mechanism that fills something,
+such as the updates that a leader keeps for a slow follower, may need longer. With
+`[limplock.endure]` the operation is repeated without end. The result has the time of the row's own
+count as for any row, and also the time at which a server ran out of memory, and the rate over time.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from core.config_file import Strict
 from experiments.design.injections import HELD_S_MAX
 
 OUT_OF_MEMORY = "OutOfMemoryError"
-LINES = 5000  # of what a machine printed: a server without memory prints a few hundred a second
-_LOOK_S = 2.0  # from one look at what machines print to the next: each takes a program
+LINES = 5000  # of a machine's output: a server without memory prints a few hundred a second
+_LOOK_S = 2.0  # between two looks at the machines' output: each look starts a program
 _POLL_S = 0.2
 
 
@@ -36,8 +35,8 @@ class Endure(Strict):
 class Deaths:
     """Machines whose programs ran out of memory, or ended, since the creation of this object.
 
-    printed: what a machine printed last; ended: whether its program has ended. Looked at every two
-    seconds, so that a death is told up to so much late.
+    printed: returns a machine's last output; ended: True if its program has ended. Machines are
+    looked at every two seconds, so a death is noticed up to that much late.
     """
 
     def __init__(
@@ -45,32 +44,32 @@ class Deaths:
     ) -> None:
         self._printed = printed
         self._ended = ended
-        self._said = {name: self._count(name) for name in machines}
-        self.found: dict[str, float] = {}  # when [monotonic s]
+        self._counts = {name: self._count(name) for name in machines}
+        self.died_at: dict[str, float] = {}  # [monotonic s]
 
     def look(self, now: float) -> None:
-        """Look at all that live."""
-        for name in self._said.keys() - self.found.keys():
+        """Look at all machines that have not died."""
+        for name in self._counts.keys() - self.died_at.keys():
             count = self._count(name)
-            if count > self._said[name] or self._ended(name):
-                self.found[name] = now
-            self._said[name] = count  # older lines may be gone
+            if count > self._counts[name] or self._ended(name):
+                self.died_at[name] = now
+            self._counts[name] = count  # it may fall, because old lines are dropped
 
     def _count(self, name: str) -> int:
         return self._printed(name).count(OUT_OF_MEMORY)
 
 
 def outlast(deaths: Deaths, endure: Endure, since: float) -> None:
-    """Returns once a server has died and `after_s` are over, or after `for_s`.
+    """Wait until `after_s` after a server has died, at most `for_s`.
 
     Parameters: since, the fault's begin [monotonic s].
     """
     end = since + endure.for_s
-    looked = time.monotonic()
+    last_look = time.monotonic()
     while (now := time.monotonic()) < end:
-        if now - looked >= _LOOK_S:
+        if now - last_look >= _LOOK_S:
             deaths.look(now)
-            looked = now
-        if deaths.found:
-            end = min(end, min(deaths.found.values()) + endure.after_s)
+            last_look = now
+        if deaths.died_at:
+            end = min(end, min(deaths.died_at.values()) + endure.after_s)
         time.sleep(_POLL_S)

@@ -1,5 +1,5 @@
-"""One repeat of a row: a run without a fault, one in each scenario, and one without a fault again,
-with probes beside all."""
+"""One repeat of a row: a run without a fault, a run in each scenario, and a run without a fault
+again, with probes all the time."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from experiments.testbed.fleet import await_ready
 from experiments.testbed.live_fleet import serving
 from experiments.testbed.testbed import Testbed
 
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 _POLL_S = 0.2
-_PROBES_BEFORE_S = 1.0  # connections are made
+_PROBES_BEFORE_S = 1.0  # for connections to be made
 
 
 class _Stuck(Exception):
@@ -38,13 +38,15 @@ class _Stuck(Exception):
 
 
 class Moved(SparecraftError):
-    """Parts were others before anything was done to them: the repeat says nothing."""
+    """Parts moved before any fault, so the repeat cannot be used."""
 
 
 class Repeat:
-    """Of one part; `windows`, `closing` and `lanes` (with their purpose) have what was measured
-    until then; `cold`, whether it meets, and then leaves, services that were started anew; closes,
-    whether the base is measured again at its end."""
+    """One repeat of one part of a row.
+
+    `windows`, `closing` and `lanes` (with their purpose) have the measurements so far. `cold`,
+    before and after the repeat: services were started anew, and nothing was rehearsed since.
+    closes: True if the base is measured again at the end."""
 
     def __init__(
         self,
@@ -76,22 +78,22 @@ class Repeat:
         self._closes = closes
         self._count = section.count_of(row)
         self._probes: list[Lane] = []
-        self._told: dict[int, int] = {}  # of each lane, how much of it InfluxDB has
+        self._reported: dict[int, int] = {}  # by lane: operations in InfluxDB
         self.cold = cold  # services were started anew, and nothing was rehearsed since
 
     def measure(self) -> None:
-        """The whole repeat; of one whose base was cut short nothing but that, for no time could be
-        compared with it, and nothing after a fault from which a service does not start again.
-        Raises Moved if its base says nothing of its parts.
+        """Measure the whole repeat. It ends after a base that was cut short, because no time could
+        be compared with it, and after a fault from which a service does not start again. Raises
+        Moved if parts moved during the base.
         """
         with ExitStack() as stack:
             self._begin_probes(stack)
             time.sleep(_PROBES_BEFORE_S)
             if self._section.trial_run:
                 self._rehearse()
-            base = self._base(stack)
+            base = self._run_base(stack)
             self.windows.append(base)
-            self._tell()
+            self._report_probes()
             if base.moved:
                 raise Moved(
                     f"{self._row.name} of {self._block.arm}, repeat {self._block.pair + 1}",
@@ -105,13 +107,13 @@ class Repeat:
                 return
             for scenario in self._scenarios:
                 self._warm()
-                self._scenario(scenario, base)
+                self._run_scenario(scenario, base)
                 if self.windows[-1].stuck:
                     return
             if self._closes:
                 self._warm()
-                self.closing.append(replace(self._base(None), scenario=CLOSING))
-                self._tell()
+                self.closing.append(replace(self._run_base(None), scenario=CLOSING))
+                self._report_probes()
 
     def _warm(self) -> None:
         """Rehearse the operation on servers that were started anew."""
@@ -119,171 +121,174 @@ class Repeat:
             self._rehearse()
 
     def _begin_probes(self, stack: ExitStack) -> None:
-        """Of every machine that does it: which of them limps is found anew before each fault."""
+        """Start the probes of every machine that serves them, because any may limp next."""
         gap_s, timeout_s = self._section.probe_gap_s, self._section.probe_timeout_s
         for operation in dict.fromkeys(probe.operation for probe in self._row.probes):
             for node in self._system.probed(self._row, operation):
                 task = self._system.probe(self._row, operation, node)
                 lane = self._clients.start(replace(task, gap_s=gap_s, timeout_s=timeout_s))
-                self._until_the_end(stack, PROBE, lane)
+                self._stop_at_exit(stack, PROBE, lane)
                 self._probes.append(lane)
 
-    def _until_the_end(self, stack: ExitStack, purpose: str, lane: Lane) -> None:
+    def _stop_at_exit(self, stack: ExitStack, purpose: str, lane: Lane) -> None:
         self.lanes.append((purpose, lane))
         stack.callback(self._clients.stop, lane)
 
     # windows
 
     def _rehearse(self) -> None:
-        """A run of which nothing is kept: a server that was started anew compiles what it runs."""
+        """Run the operation and discard the result: restarted servers compile their code."""
         self._system.reset(self._row, self._count, self._clients)
-        node = self._cast().asked
+        node = self._await_roles().entry
         lane = self._system.opened(self._clients, self._row, node, self._count)
         self._clients.go(lane)
         lane.wait(self._section.base_max_s)
         self._clients.stop(lane)
         self.cold = False
 
-    def _base(self, stack: ExitStack | None) -> Window:
-        """Without a fault.
+    def _run_base(self, stack: ExitStack | None) -> Window:
+        """Run the operation without a fault.
 
-        Parameters: stack, of what goes on beside the operation from then on; None: it does so now.
+        Parameters: stack, for the load beside the operation, which goes on from then on; None: the
+        load is running already.
         """
         self._system.reset(self._row, self._count, self._clients)
-        cast = self._cast()
+        roles = self._await_roles()
         if self._row.beside is not None and stack is not None:
-            task = self._system.operation(self._row, self._row.beside, 0, cast.asked)
-            self._until_the_end(stack, BESIDE, self._clients.start(task))
-        lane = self._opened(cast, self._count)
+            task = self._system.operation(self._row, self._row.beside, 0, roles.entry)
+            self._stop_at_exit(stack, BESIDE, self._clients.start(task))
+        lane = self._open_lane(roles, self._count)
         start = time.monotonic()
         self._clients.go(lane)
         lane.wait(self._section.base_max_s)
         time.sleep(max(0.0, start + self._section.window_s_min - time.monotonic()))
         self._clients.stop(lane)
-        base = self._window(BASE, cast, start, time.monotonic(), lane)
-        base, self.cold = replace(base, cold=self.cold), False  # it is a run too
+        base = self._make_window(BASE, roles, start, time.monotonic(), lane)
+        base, self.cold = replace(base, cold=self.cold), False  # it is a rehearsal too
         return base
 
-    def _scenario(self, scenario: Scenario, base: Window) -> None:
+    def _run_scenario(self, scenario: Scenario, base: Window) -> None:
         row, section = self._row, self._section
         self._system.reset(row, self._count, self._clients)
-        cast = self._cast()
+        roles = self._await_roles()
         limit_s = section.limit_s(row, base.took_s)
         kind, parameters = scenario.fault(row.limpware)
-        self._testbed.recorder.block = replace(self._block, repeat=self._number())
-        lane = self._opened(cast, 0 if section.endure else self._count)
-        deaths = Deaths(self._system.nodes, self._printed, self._has_ended)
+        self._testbed.recorder.block = replace(self._block, repeat=self._fault_number())
+        lane = self._open_lane(roles, 0 if section.endure else self._count)
+        deaths = Deaths(self._system.nodes, self._read_output, self._has_ended)
         with ExitStack() as fault:
             if scenario.start_s is not None:
                 self._clients.go(lane)
                 time.sleep(scenario.start_s)
             since = fault.enter_context(
-                active_fault(self._testbed, Step(kind, cast.limping, parameters))
+                active_fault(self._testbed, Step(kind, roles.limping, parameters))
             )
             if scenario.start_s is None:
                 self._clients.go(lane)
             if scenario.held_s is not None:
                 time.sleep(max(0.0, since + scenario.held_s - time.monotonic()))
-                fault.close()  # it is over, and the operation may go on
+                fault.close()  # the fault is over, and the operation may go on
             if section.endure is not None:
                 outlast(deaths, section.endure, since)
             else:
                 lane.wait(lane.started + limit_s - time.monotonic())
             time.sleep(max(0.0, since + section.window_s_min - time.monotonic()))
             self._clients.stop(lane)
-            window = self._window(scenario.name, cast, since, time.monotonic(), lane)
-            died_s = {name: at - since for name, at in deaths.found.items()}
+            window = self._make_window(scenario.name, roles, since, time.monotonic(), lane)
+            died_s = {name: at - since for name, at in deaths.died_at.items()}
             window = replace(window, cold=self.cold, died_s=died_s)
         self._testbed.recorder.block = None
         try:
-            window = replace(window, whole_after_s=self._recover(cast.limping))
+            window = replace(window, whole_after_s=self._recover(roles.limping))
         except _Stuck as error:
             self._testbed.narrator.detail(str(error))
             window = replace(window, stuck=True)
         self.windows.append(window)
-        self._tell()
-        self._say(scenario, base, window)
+        self._report_probes()
+        self._narrate(scenario, base, window)
 
-    def _number(self) -> int:
-        """Of the fault in the run, for its events."""
+    def _fault_number(self) -> int:
+        """Return the number of the fault in the run, for its events."""
         return self._testbed.tally.planned
 
-    def _opened(self, cast: NodeRoles, count: int) -> Lane:
+    def _open_lane(self, roles: NodeRoles, count: int) -> Lane:
         """Return the row's operation, connected before anything limps."""
-        lane = self._system.opened(self._clients, self._row, cast.asked, count)
+        lane = self._system.opened(self._clients, self._row, roles.entry, count)
         self.lanes.append((ROW, lane))
         return lane
 
-    def _window(
-        self, scenario: str, cast: NodeRoles, start: float, end: float, lane: Lane
+    def _make_window(
+        self, scenario: str, roles: NodeRoles, start: float, end: float, lane: Lane
     ) -> Window:
         clock = self._testbed.clock
-        done = self._done(lane)
+        done = self._done_at(lane)
         return Window(
             arm=self._block.arm,
             row=self._row.name,
             part=self._part,
             scenario=scenario,
             repeat=self._block.pair,
-            limping=cast.limping,
-            asked=cast.asked,
-            labels=cast.labels,
+            limping=roles.limping,
+            asked=roles.entry,
+            labels=roles.labels,
             start_s=clock.since_s(start),
             end_s=clock.since_s(end),
             took_s=(end if done is None else done) - lane.started,
             cut=done is None,
-            gone_s=self._ended_services(scenario, cast, start),
-            moved=self._now(cast) != cast,
-            errors=sum(one.outcome == "error" for one in lane.did),
+            gone_s=self._ended_services(scenario, roles, start),
+            moved=self._current_roles(roles) != roles,
+            errors=sum(operation.outcome == "error" for operation in lane.did),
         )
 
-    def _done(self, lane: Lane) -> float | None:
-        """When the row's count was done, though it goes on; None if it was not [monotonic s]."""
+    def _done_at(self, lane: Lane) -> float | None:
+        """Return the time at which the row's count was done, even if the operation goes on; None if
+        it was not done [monotonic s]."""
         if lane.task.count or not self._count:
             return lane.ended if lane.is_done else None
-        good = [one.end for one in lane.did if one.outcome == "ok"]
-        return good[self._count - 1] if len(good) >= self._count else None
+        ends = [operation.end for operation in lane.did if operation.outcome == "ok"]
+        return ends[self._count - 1] if len(ends) >= self._count else None
 
-    def _now(self, cast: NodeRoles) -> NodeRoles:
-        """Return the parts now; where nobody has them, others than before."""
+    def _current_roles(self, roles: NodeRoles) -> NodeRoles:
+        """Return the roles now; roles unlike any others if no machine has the part."""
         try:
             return assign_roles(self._row, self._part, self._system)
         except NotStable:
-            return replace(cast, limping="")
+            return replace(roles, limping="")
 
-    def _ended_services(self, scenario: str, cast: NodeRoles, start: float) -> Mapping[str, float]:
-        """Machines whose service has ended, and since when: at once where it was made to."""
-        found = {cast.limping: 0.0} if scenario == CRASH else {}
+    def _ended_services(self, scenario: str, roles: NodeRoles, start: float) -> Mapping[str, float]:
+        """Return the time until each service ended, by machine [s]; 0 for a scenario's crash."""
+        gone_s = {roles.limping: 0.0} if scenario == CRASH else {}
         for name in self._system.nodes:
-            last = self._watch.answered(name)
-            if name not in found and last is not None and self._has_ended(name):
-                found[name] = max(0.0, last - start)
-        return found
+            last = self._watch.last_answer(name)
+            if name not in gone_s and last is not None and self._has_ended(name):
+                gone_s[name] = max(0.0, last - start)
+        return gone_s
 
     def _has_ended(self, machine: str) -> bool:
-        """True where its agent says that its program has ended; False without an answer."""
+        """Return True if its agent reports that its program has ended; False without an answer."""
         try:
             return str(self._testbed.fleet.agents[machine].health()["service"]) == "crashed"
         except AgentError:
             return False
 
-    def _printed(self, machine: str) -> str:
-        """Nothing where nobody looks for it."""
+    def _read_output(self, machine: str) -> str:
+        """Return a machine's last output; empty unless the operation goes on until a death."""
         if self._section.endure is None:
             return ""
         return self._testbed.fleet.platform.machine_logs(machine, LINES)
 
     # between windows
 
-    def _cast(self) -> NodeRoles:
-        """Raises MeasurementFailed if nobody has the part for too long."""
+    def _await_roles(self) -> NodeRoles:
+        """Return the roles now. Raises MeasurementFailed if the part is missing for too long."""
         look = partial(assign_roles, self._row, self._part, self._system)
-        return whole(self._testbed, look, self._section.recover_max_s)
+        return await_whole(self._testbed, look, self._section.recover_max_s)
 
     def _recover(self, limped: str) -> float | None:
-        """Until the system is whole and every probe is answered; where that takes too long, or
-        what the fault moved cannot be brought back, it is started anew, with the machine that
-        limped, and None is returned. Raises ClientEnded, which no start of services mends."""
+        """Wait until the system is whole and every probe is answered; return the time [s]. If that
+        takes too long, or parts that the fault moved cannot be brought back, start the system anew,
+        with the machine that limped, and return None. Raises ClientEnded, which a restart of
+        services cannot mend."""
         begun = time.monotonic()
         limit_s = self._section.recover_max_s
         try:
@@ -297,7 +302,7 @@ class Repeat:
         return time.monotonic() - begun
 
     def _mend(self) -> None:
-        """Raises NotStable where what the fault moved cannot be brought back, ClientEnded."""
+        """Bring back what the fault moved. Raises NotStable if that fails, ClientEnded."""
         try:
             self._system.mend(self._clients)
         except ClientEnded:
@@ -307,13 +312,13 @@ class Repeat:
 
     def _await_probes(self, since: float, limit_s: float) -> None:
         while True:
-            late = [lane for lane in self._probes if not _answered_since(lane, since)]
+            late = [lane for lane in self._probes if not _has_answered_since(lane, since)]
             if not late:
                 return
             for lane in late:
                 self._clients.check(lane)
             if time.monotonic() - since > limit_s:
-                names = ", ".join(f"{one.task.operation} at {one.task.node}" for one in late)
+                names = ", ".join(f"{lane.task.operation} at {lane.task.node}" for lane in late)
                 raise NotStable("probes", expected="answers", got=f"none to {names}")
             time.sleep(_POLL_S)
 
@@ -326,25 +331,25 @@ class Repeat:
         try:
             await_ready(testbed.fleet, testbed.design.roles, agents)
         except EnvironmentMissing as error:
-            # A member that lags by more than its heap runs out of memory while it catches up.
+            # A member that lags by more than its heap holds runs out of memory when it catches up.
             raise _Stuck(f"{error.place}: its service did not start again") from error
-        whole(testbed, partial(self._system.parts, self._row), limit_s)
+        await_whole(testbed, partial(self._system.parts, self._row), limit_s)
         self._system.mend(self._clients)
-        whole(testbed, partial(self._await_probes, begun, limit_s), limit_s)
+        await_whole(testbed, partial(self._await_probes, begun, limit_s), limit_s)
         self.cold = True
 
-    def _tell(self) -> None:
-        """The probes since it was last called, to InfluxDB."""
+    def _report_probes(self) -> None:
+        """Send the probes since the last call to InfluxDB."""
         for lane in self._probes:
             tags = {"machine": lane.task.node, "operation": lane.task.operation}
-            new = lane.did[self._told.get(lane.number, 0) :]
-            for one in new:
-                took = {"latency_ms": 1000.0 * (one.end - one.start)}
-                more = {**tags, "outcome": one.outcome}
-                self._testbed.recorder.sample(one.end, "probe", more, took)
-            self._told[lane.number] = self._told.get(lane.number, 0) + len(new)
+            new = lane.did[self._reported.get(lane.number, 0) :]
+            for probe in new:
+                values = {"latency_ms": 1000.0 * (probe.end - probe.start)}
+                probe_tags = {**tags, "outcome": probe.outcome}
+                self._testbed.recorder.sample(probe.end, "probe", probe_tags, values)
+            self._reported[lane.number] = self._reported.get(lane.number, 0) + len(new)
 
-    def _say(self, scenario: Scenario, base: Window, window: Window) -> None:
+    def _narrate(self, scenario: Scenario, base: Window, window: Window) -> None:
         least = "at least " if window.cut else ""
         self._testbed.narrator.detail(
             f"{self._row.name}, {label(scenario.name)} on {window.labels[window.limping]}: "
@@ -352,9 +357,9 @@ class Repeat:
         )
 
 
-def until_settled(look: Callable[[], Found], limit_s: float) -> Found:
-    """Return the result of a question, asked again while it is unstable. Raises NotStable after
-    `limit_s`.
+def until_settled(look: Callable[[], Answer], limit_s: float) -> Answer:
+    """Return the result of `look`, which is called again while it raises NotStable. Raises
+    NotStable after `limit_s`.
     """
     deadline = time.monotonic() + limit_s
     while True:
@@ -366,24 +371,24 @@ def until_settled(look: Callable[[], Found], limit_s: float) -> Found:
             time.sleep(_POLL_S)
 
 
-def whole(testbed: Testbed, look: Callable[[], Found], limit_s: float) -> Found:
-    """As `until_settled`, for what a run cannot do without. Raises MeasurementFailed with what the
-    machines printed last."""
+def await_whole(testbed: Testbed, look: Callable[[], Answer], limit_s: float) -> Answer:
+    """As `until_settled`, if the run cannot go on otherwise. Raises MeasurementFailed with the
+    machines' last output."""
     try:
         return until_settled(look, limit_s)
     except NotStable as error:
         platform, tiers = testbed.fleet.platform, set(testbed.design.fleet.tiers)
-        names = [one.name for one in serving(testbed.fleet.inventory, tiers)]
+        names = [machine.name for machine in serving(testbed.fleet.inventory, tiers)]
         printed = {name: platform.machine_logs(name) for name in names}
-        said = "; ".join(f"{name} printed: {text}" for name, text in printed.items())
+        output = "; ".join(f"{name} printed: {text}" for name, text in printed.items())
         raise MeasurementFailed(
             error.place,
             expected=f"{error.expected}, within {limit_s:g} s",
-            got=f"{error.got}; {said}",
+            got=f"{error.got}; {output}",
             hint="`sparecraft up` the design, and look into it.",
         ) from error
 
 
-def _answered_since(lane: Lane, since: float) -> bool:
+def _has_answered_since(lane: Lane, since: float) -> bool:
     last = lane.did[-1] if lane.did else None
     return last is not None and last.outcome == "ok" and last.start >= since

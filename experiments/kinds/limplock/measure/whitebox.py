@@ -1,6 +1,6 @@
-"""Metrics of machines once a second: into whitebox.parquet and InfluxDB.
+"""Metrics of machines once a second, for whitebox.parquet and InfluxDB.
 
-All of it is kept, up to ROWS_MAX numbers of a block; from then on what the page shows.
+All metrics are kept, up to ROWS_MAX numbers of a block; after that only those that the page shows.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ from experiments.kinds.limplock.windows import WHITEBOX
 from experiments.record.recorder import Recorder
 
 _EVERY_S = 1.0
-ROWS_MAX = 1_000_000  # an hour and more of 12 machines that say 20 numbers each
-_SAID_MAX = 200
+ROWS_MAX = 1_000_000  # more than an hour of 12 machines with 20 numbers each
+_ERROR_CHARACTERS_MAX = 200
 MEASUREMENT = "whitebox"
 
 
 class Whitebox:
-    """A thread for each machine while a `with` lasts, so that one that hangs delays no other.
+    """Reads metrics while a `with` lasts. Each machine has a thread, so that a machine that hangs
+    delays no other.
 
-    systems: the one under test, then those that its tier calls.
+    systems: the system under test, then those that its tier calls.
     """
 
     def __init__(self, systems: Sequence[System], recorder: Recorder) -> None:
         self._rows: list[tuple[float, str, str, float]] = []
-        self._answered: dict[str, float] = {}
-        self._failed: dict[str, tuple[int, str]] = {}  # how often, and how at last
-        shown = [one for system in systems for one in system.shown]
-        self._shown = {name for one in shown for name in (one.metric, one.limit)}
+        self._answers: dict[str, float] = {}
+        self._failed: dict[str, tuple[int, str]] = {}  # number of failures, and the last error
+        page_metrics = [metric for system in systems for metric in system.shown]
+        self._page_names = {
+            name for metric in page_metrics for name in (metric.metric, metric.limit)
+        }
         self._recorder = recorder
         self._stop = threading.Event()
         self._threads = [
@@ -57,16 +60,16 @@ class Whitebox:
         for thread in self._threads:
             thread.join(timeout=10.0)
 
-    def answered(self, machine: str) -> float | None:
-        """When it last said anything [monotonic s]."""
-        return self._answered.get(machine)
+    def last_answer(self, machine: str) -> float | None:
+        """Return the time of a machine's last answer [monotonic s]."""
+        return self._answers.get(machine)
 
     def table(self) -> pl.DataFrame:
         """Return the kept metrics, as WHITEBOX."""
         return pl.DataFrame(self._rows, WHITEBOX, orient="row")
 
     def failures(self) -> list[str]:
-        """Return a line for each machine of which looks failed."""
+        """Return a line for each machine with failed looks."""
         return [
             f"{machine}: {count} looks at its white-box metrics failed, the last by {error}"
             for machine, (count, error) in dict(self._failed).items()
@@ -75,29 +78,29 @@ class Whitebox:
     def _follow(self, system: System, machine: str) -> None:
         due = time.monotonic()
         while not self._stop.wait(max(0.0, due - time.monotonic())):
-            found = self._look(system, machine)
+            metrics = self._look(system, machine)
             now = time.monotonic()
-            if found:
-                self._answered[machine] = now
-                self._keep(now, machine, found)
+            if metrics:
+                self._answers[machine] = now
+                self._keep(now, machine, metrics)
             due = max(due + _EVERY_S, now)
 
     def _look(self, system: System, machine: str) -> Mapping[str, float]:
-        """Nothing where it fails: that is no answer, and counted where it raises. A page that does
-        not answer is nothing of the adapter's, and not counted."""
+        """Return the metrics now; empty if there is no answer. An exception of the adapter is
+        counted as a failure; a page that does not answer raises none, and is not counted."""
         try:
             return system.look(machine)
-        except Exception as error:  # whatever it is: the machine is looked at again
-            before, _ = self._failed.get(machine, (0, ""))
-            self._failed[machine] = (before + 1, repr(error)[:_SAID_MAX])
+        except Exception as error:  # whatever it is, the machine is looked at again
+            failures, _ = self._failed.get(machine, (0, ""))
+            self._failed[machine] = (failures + 1, repr(error)[:_ERROR_CHARACTERS_MAX])
             return {}
 
-    def _keep(self, now: float, machine: str, found: Mapping[str, float]) -> None:
+    def _keep(self, now: float, machine: str, metrics: Mapping[str, float]) -> None:
         time_s = self._recorder.clock.since_s(now)
-        all_of_it = len(self._rows) + len(found) <= ROWS_MAX
+        has_room = len(self._rows) + len(metrics) <= ROWS_MAX
         self._rows.extend(
             (time_s, machine, metric, float(value))
-            for metric, value in found.items()
-            if all_of_it or metric in self._shown
+            for metric, value in metrics.items()
+            if has_room or metric in self._page_names
         )
-        self._recorder.sample(now, MEASUREMENT, {"machine": machine}, found)
+        self._recorder.sample(now, MEASUREMENT, {"machine": machine}, metrics)

@@ -13,7 +13,7 @@ import polars as pl
 from core.chart_style import Rows, data
 from experiments.kinds.limplock.judge.resources import REACHED, Metrics
 from experiments.kinds.limplock.scenarios import BASE, label
-from experiments.kinds.limplock.windows import PROBE, ROW, RunInputs, Window, by_part
+from experiments.kinds.limplock.windows import PROBE, ROW, RunInputs, Window, group_by_part
 from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
@@ -22,26 +22,26 @@ from experiments.report.text import number, percent
 _BINS = 160
 _LETTER_PX = 7
 _PANELS_MAX = 3
-_TOP, _BOTTOM = 2000.0, 0.3  # of slowdowns: what is beyond is drawn at the edge
-_LIMIT_ROOM = 4.0  # a limit further above the largest value is told, not drawn
+_TOP, _BOTTOM = 2000.0, 0.3  # of slowdowns: values beyond are drawn at the edge
+_LIMIT_ROOM = 4.0  # a limit further above the largest value is named, not drawn
 DASHES: Mapping[str, list[float]] = {"line": [1, 0], "dashed": [6, 3], "dotted": [1.5, 2.5]}
-"""By the legend's kind of line."""
+"""Dashes by the legend's kind of line."""
 
 
 @dataclass(frozen=True)
 class LineStyle:
-    """A machine's line, as it is in the legend."""
+    """The style of a machine's line, as in the legend."""
 
     colour: str
     kind: str
 
 
-_LOOKS = tuple(LineStyle(colour.light, kind) for kind in DASHES for colour in palette.ARMS)
+_STYLES = tuple(LineStyle(colour.light, kind) for kind in DASHES for colour in palette.ARMS)
 
 
 @dataclass(frozen=True)
 class _Panel:
-    """A graph over time; limits by machine, where its metric has one."""
+    """A graph over time; limits by machine, if its metric has one."""
 
     title: str
     rows: Rows
@@ -50,19 +50,19 @@ class _Panel:
 
     @property
     def is_full(self) -> bool:
-        """True where a machine came to its limit."""
+        """True if a machine reached its limit."""
         return any(
             row["value"] >= REACHED * self.limits.get(row["name"], math.inf) for row in self.rows
         )
 
 
 def slowdown_figure(result: Mapping[str, Any]) -> Figure:
-    """Return each scenario's slowdown with its interval, on a log axis, a graph a row; arms by
-    colour.
+    """Return each scenario's slowdown with its interval, on a log axis: a graph for each row, a
+    colour for each arm.
     """
     scenarios, arms = result["scenarios"], result["arms"]
-    known = [one for one in scenarios if one["slowdown"]]
-    order = list(dict.fromkeys(label(one["scenario"]) for one in scenarios))
+    known = [scenario for scenario in scenarios if scenario["slowdown"]]
+    order = list(dict.fromkeys(label(scenario["scenario"]) for scenario in scenarios))
     colours = {arm: palette.arm_colour(arms, arm).light for arm in arms}
     caption = (
         "Time of the row's operation over its base, median of the ratios, with an interval of "
@@ -85,15 +85,17 @@ def _slowdowns(
     limit: float,
     size: Size,
 ) -> Any:
-    names = list(dict.fromkeys((one["row"], one["part"]) for one in known))
+    names = list(dict.fromkeys((scenario["row"], scenario["part"]) for scenario in known))
     columns = 2 if size.small else min(5, len(names))
-    highest = max(one["slowdown"]["high"] or one["slowdown"]["factor"] for one in known)
-    lowest = min(one["slowdown"]["low"] for one in known)
+    highest = max(
+        scenario["slowdown"]["high"] or scenario["slowdown"]["factor"] for scenario in known
+    )
+    lowest = min(scenario["slowdown"]["low"] for scenario in known)
     domain = [max(_BOTTOM, min(0.7, lowest * 0.9)), min(_TOP, max(10.0, highest * 1.5))]
     width = (size.plot_width - 44 * columns) / columns
     graphs = [
         _row_graph(
-            [one for one in known if (one["row"], one["part"]) == name],
+            [scenario for scenario in known if (scenario["row"], scenario["part"]) == name],
             f"{name[0]}, {name[1]}", order, colours, limit, domain, width,
             first=index % columns == 0,
         )
@@ -103,7 +105,7 @@ def _slowdowns(
 
 
 def _row_graph(
-    mine: Sequence[Mapping[str, Any]],
+    scenarios: Sequence[Mapping[str, Any]],
     title: str,
     order: Sequence[str],
     colours: Mapping[str, str],
@@ -116,15 +118,15 @@ def _row_graph(
     arms = list(colours)
     rows: Rows = [
         {
-            "scenario": label(one["scenario"]),
-            "factor": one["slowdown"]["factor"],
-            "low": one["slowdown"]["low"],
-            "high": one["slowdown"]["high"] or domain[1],
-            "colour": colours[one["arm"]],
-            "shape": "triangle-up" if one["slowdown"]["at_least"] else "circle",
-            "offset": arms.index(one["arm"]),
+            "scenario": label(scenario["scenario"]),
+            "factor": scenario["slowdown"]["factor"],
+            "low": scenario["slowdown"]["low"],
+            "high": scenario["slowdown"]["high"] or domain[1],
+            "colour": colours[scenario["arm"]],
+            "shape": "triangle-up" if scenario["slowdown"]["at_least"] else "circle",
+            "offset": arms.index(scenario["arm"]),
         }
-        for one in mine
+        for scenario in scenarios
     ]
     title_y = "slowdown (log scale)" if first else None
     y, low = (marks.logarithmic(alt.Y, field, title_y, domain) for field in ("factor", "low"))
@@ -140,52 +142,58 @@ def _row_graph(
 
 
 def course_figures(
-    left: RunInputs, windows: Sequence[Window], asked: pl.DataFrame, whitebox: pl.DataFrame
+    inputs: RunInputs, windows: Sequence[Window], operations: pl.DataFrame, whitebox: pl.DataFrame
 ) -> list[Figure]:
-    """Of each row and arm the last repeat that has a scenario."""
-    found = []
-    for mine in by_part(windows).values():
-        last = max((w.repeat for w in mine if w.scenario != BASE), default=None)
+    """Return the last repeat with a scenario of each row and arm."""
+    figures = []
+    for part_windows in group_by_part(windows).values():
+        repeats = (window.repeat for window in part_windows if window.scenario != BASE)
+        last = max(repeats, default=None)
         if last is not None:
-            course = sorted((w for w in mine if w.repeat == last), key=lambda w: w.start_s)
-            found.append(_course(left, course, asked, whitebox))
-    return found
+            course = [window for window in part_windows if window.repeat == last]
+            course.sort(key=lambda window: window.start_s)
+            figures.append(_course_figure(inputs, course, operations, whitebox))
+    return figures
 
 
-def _course(
-    left: RunInputs, course: Sequence[Window], asked: pl.DataFrame, whitebox: pl.DataFrame
+def _course_figure(
+    inputs: RunInputs, course: Sequence[Window], operations: pl.DataFrame, whitebox: pl.DataFrame
 ) -> Figure:
     first = course[0]
     zero_s, end_s = first.start_s, course[-1].end_s
-    inside = asked.filter((pl.col("end_s") >= zero_s) & (pl.col("end_s") <= end_s))
-    told = whitebox.filter((pl.col("time_s") >= zero_s) & (pl.col("time_s") <= end_s))
-    named = _names(course, inside, told)
-    looks = dict(zip(named, _LOOKS, strict=False))
+    inside = operations.filter((pl.col("end_s") >= zero_s) & (pl.col("end_s") <= end_s))
+    metrics = whitebox.filter((pl.col("time_s") >= zero_s) & (pl.col("time_s") <= end_s))
+    machines = _names(course, inside, metrics)
+    styles = dict(zip(machines, _STYLES, strict=False))
+    medians = _probe_medians(inside, styles, zero_s, end_s)
     panels = [
         _Panel("operations per second", _throughput(inside, zero_s, end_s)),
-        _Panel("median probe, ms (log scale)", _probed(inside, looks, zero_s, end_s), log=True),
-        *_metric_panels(left, told, looks, zero_s),
+        _Panel("median probe, ms (log scale)", medians, log=True),
+        *_metric_panels(inputs, metrics, styles, zero_s),
     ]
     title = f"{first.row}, {first.part}, {first.arm}: repeat {first.repeat + 1} over time"
     limped = ", ".join(
-        f"{label(w.scenario)} {w.limping} ({w.labels[w.limping]})"
-        for w in course if w.scenario != BASE
+        f"{label(window.scenario)} {window.limping} ({window.labels[window.limping]})"
+        for window in course if window.scenario != BASE
     )  # fmt: skip
-    left_out = f" Not drawn: {', '.join(named[len(_LOOKS) :])}." if named[len(_LOOKS) :] else ""
+    omission = (
+        f" Not drawn: {', '.join(machines[len(_STYLES) :])}." if machines[len(_STYLES) :] else ""
+    )
     caption = (
         f"{title}. Shaded: the fault's windows, in this order: {limped}. The first stretch is the "
         "base. Top: the row's operation, done per second; between its runs nobody asks for it."
-        f"{left_out}"
+        f"{omission}"
     )
-    limping = {w.limping for w in course if w.scenario != BASE}
-    seen = {row["name"] for panel in panels for row in panel.rows}
+    limping = {window.limping for window in course if window.scenario != BASE}
+    drawn_names = {row["name"] for panel in panels for row in panel.rows}
     legend = tuple(
-        Key(look.kind, look.colour, f"{name} ({_node_words(first, name, limping)})")
-        for name, look in looks.items() if name in seen
+        Key(style.kind, style.colour, f"{name} ({_node_words(first, name, limping)})")
+        for name, style in styles.items() if name in drawn_names
     )  # fmt: skip
     shades: Rows = [
-        {"from": w.start_s - zero_s, "to": w.end_s - zero_s, "name": label(w.scenario)}
-        for w in course if w.scenario != BASE
+        {"from": window.start_s - zero_s, "to": window.end_s - zero_s,
+         "name": label(window.scenario)}
+        for window in course if window.scenario != BASE
     ]  # fmt: skip
     identity = f"course-{first.arm}-{first.row}-{first.part}".lower()
     return drawn(
@@ -195,14 +203,15 @@ def _course(
     )  # fmt: skip
 
 
-def _names(course: Sequence[Window], asked: pl.DataFrame, told: pl.DataFrame) -> list[str]:
-    """Machines that have anything to draw: those that limp, those that are asked, then others by
-    their parts."""
+def _names(course: Sequence[Window], operations: pl.DataFrame, metrics: pl.DataFrame) -> list[str]:
+    """Return the machines with data to draw: those that limp, those that get the operation, then
+    the others by their parts."""
     labels = {name: part for window in reversed(course) for name, part in window.labels.items()}
-    drawn_ones = {*asked.filter(purpose=PROBE)["machine"], *told["machine"]}
-    first = [*(w.limping for w in course if w.scenario != BASE), *(w.asked for w in course)]
+    drawn_machines = {*operations.filter(purpose=PROBE)["machine"], *metrics["machine"]}
+    first = [window.limping for window in course if window.scenario != BASE]
+    first += [window.asked for window in course]
     others = sorted(labels, key=lambda name: (labels[name], name))
-    return [name for name in dict.fromkeys([*first, *others]) if name in drawn_ones]
+    return [name for name in dict.fromkeys([*first, *others]) if name in drawn_machines]
 
 
 def _node_words(first: Window, name: str, limping: Collection[str]) -> str:
@@ -215,9 +224,9 @@ def _width_s(zero_s: float, end_s: float) -> float:
     return max(0.5, (end_s - zero_s) / _BINS)
 
 
-def _throughput(asked: pl.DataFrame, zero_s: float, end_s: float) -> Rows:
+def _throughput(operations: pl.DataFrame, zero_s: float, end_s: float) -> Rows:
     width_s = _width_s(zero_s, end_s)
-    good = asked.filter(purpose=ROW, outcome="ok")
+    good = operations.filter(purpose=ROW, outcome="ok")
     counts = dict(
         good.select(((pl.col("end_s") - zero_s) / width_s).floor().cast(pl.Int64).alias("bin"))
         .group_by("bin")
@@ -234,13 +243,13 @@ def _throughput(asked: pl.DataFrame, zero_s: float, end_s: float) -> Rows:
     ]  # fmt: skip
 
 
-def _probed(
-    asked: pl.DataFrame, looks: Mapping[str, LineStyle], zero_s: float, end_s: float
+def _probe_medians(
+    operations: pl.DataFrame, styles: Mapping[str, LineStyle], zero_s: float, end_s: float
 ) -> Rows:
-    """Of each machine: the median of the operation that is slowest in each stretch of time."""
+    """Return for each machine and bin of time the largest of its operations' medians."""
     width_s = _width_s(zero_s, end_s)
     binned = (
-        asked.filter(purpose=PROBE)
+        operations.filter(purpose=PROBE)
         .with_columns(
             ((pl.col("end_s") - zero_s) / width_s).floor().alias("bin"),
             ((pl.col("end_s") - pl.col("start_s")) * 1000.0).alias("ms"),
@@ -253,42 +262,46 @@ def _probed(
     )
     return [
         {"t": (row["bin"] + 0.5) * width_s, "value": max(0.05, row["ms"]),
-         **_drawn_as(row["machine"], looks)}
+         **_style_fields(row["machine"], styles)}
         for row in binned.iter_rows(named=True)
-        if row["machine"] in looks
+        if row["machine"] in styles
     ]  # fmt: skip
 
 
-def _drawn_as(name: str, looks: Mapping[str, LineStyle]) -> dict[str, object]:
-    return {"colour": looks[name].colour, "kind": looks[name].kind, "name": name}
+def _style_fields(name: str, styles: Mapping[str, LineStyle]) -> dict[str, object]:
+    return {"colour": styles[name].colour, "kind": styles[name].kind, "name": name}
 
 
 def _metric_panels(
-    left: RunInputs, told: pl.DataFrame, looks: Mapping[str, LineStyle], zero_s: float
+    inputs: RunInputs, whitebox: pl.DataFrame, styles: Mapping[str, LineStyle], zero_s: float
 ) -> list[_Panel]:
-    """White-box metrics that say anything: those that came to a limit, then the first."""
-    found = []
-    series = Metrics(told)
-    for shown in left.shown:
-        mine = told.filter(metric=shown["metric"]).sort("machine", "time_s")
+    """Return panels of metrics with values: those that reached a limit, then the first ones."""
+    panels = []
+    series = Metrics(whitebox)
+    for page_metric in inputs.shown:
+        table = whitebox.filter(metric=page_metric["metric"]).sort("machine", "time_s")
         rows: Rows = [
-            {"t": row["time_s"] - zero_s, "value": row["value"] / shown["unit"],
-             **_drawn_as(row["machine"], looks)}
-            for row in mine.iter_rows(named=True)
-            if row["machine"] in looks
+            {"t": row["time_s"] - zero_s, "value": row["value"] / page_metric["unit"],
+             **_style_fields(row["machine"], styles)}
+            for row in table.iter_rows(named=True)
+            if row["machine"] in styles
         ]  # fmt: skip
         if any(row["value"] for row in rows):
-            limits = {name: series.limit(name, shown) for name in {row["name"] for row in rows}}
-            known = {name: at / shown["unit"] for name, at in limits.items() if at is not None}
-            found.append(_Panel(shown["title"], rows, limits=known))
-    return sorted(found, key=lambda panel: not panel.is_full)[:_PANELS_MAX]
+            limits = {
+                name: series.limit(name, page_metric) for name in {row["name"] for row in rows}
+            }
+            known = {
+                name: at / page_metric["unit"] for name, at in limits.items() if at is not None
+            }
+            panels.append(_Panel(page_metric["title"], rows, limits=known))
+    return sorted(panels, key=lambda panel: not panel.is_full)[:_PANELS_MAX]
 
 
 def _panels(panels: Sequence[_Panel], shades: Rows, length_s: float, size: Size) -> Any:
-    shown = [panel for panel in panels if panel.rows]
+    drawn_panels = [panel for panel in panels if panel.rows]
     return alt.vconcat(*(
-        _panel(panel, shades, length_s, size, last=index == len(shown) - 1, first=index == 0)
-        for index, panel in enumerate(shown)
+        _panel(panel, shades, length_s, size, last=index == len(drawn_panels) - 1, first=index == 0)
+        for index, panel in enumerate(drawn_panels)
     ), spacing=6)  # fmt: skip
 
 
@@ -314,7 +327,7 @@ def _panel(
     if limits:
         layers.append(marks.rule([{"value": at} for at in limits], y=y))
     if first:
-        names = alt.Chart(data(_named_apart(shades, size.plot_width / length_s))).mark_text(
+        names = alt.Chart(data(_separate_names(shades, size.plot_width / length_s))).mark_text(
             align="left", baseline="top", dx=2, dy=1, fill=palette.TEXT.light
         )
         layers.append(names.encode(x=start, y=alt.value(0), text=alt.Text("name:N")))
@@ -322,15 +335,15 @@ def _panel(
     return alt.layer(*layers).properties(width=size.plot_width, height=height, title=title)
 
 
-def _named_apart(shades: Rows, px_per_s: float) -> Rows:
-    """Return the shades whose names do not run into the one before."""
-    found: list[Mapping[str, Any]] = []
+def _separate_names(shades: Rows, px_per_s: float) -> Rows:
+    """Return the shades whose names do not overlap the name before."""
+    separate: list[Mapping[str, Any]] = []
     end_px = 0.0
     for shade in shades:
         if (start_px := shade["from"] * px_per_s) >= end_px:
-            found.append(shade)
+            separate.append(shade)
             end_px = start_px + _LETTER_PX * (len(shade["name"]) + 1)
-    return found
+    return separate
 
 
 def _lines(rows: Rows, x: Any, y: Any) -> list[Any]:

@@ -13,27 +13,27 @@ _MOODS = {
     "unread": "void",
 }  # fmt: skip
 _SHORT = {"insufficient": "?"}
-Found = Mapping[str, Any]
+Finding = Mapping[str, Any]
 
 
 def verdict_cell(verdict: str, about: str = "", before: str = "") -> Cell:
-    """Return a verdict of limplock with its colour; `yes to no` after another one."""
-    text = " to ".join(_SHORT.get(word, word) for word in (before, verdict) if word)
+    """Return a verdict of limplock with its colour; `yes to no` if there is one before."""
+    text = " to ".join(_SHORT.get(name, name) for name in (before, verdict) if name)
     return Cell(text, numeric=False, mood=_MOODS[verdict], about=about)
 
 
-def slowed(found: Found | None, key: str = "factor") -> str:
+def ratio_text(ratio: Finding | None, key: str = "factor") -> str:
     """Return a ratio: `at least 3.10 ×`."""
-    if found is None:
+    if ratio is None:
         return MISSING
-    return f"{'at least ' if found['at_least'] else ''}{factor(found[key])}"
+    return f"{'at least ' if ratio['at_least'] else ''}{factor(ratio[key])}"
 
 
-def bounds(found: Found | None) -> str:
-    """Its bounds: `2.10 to 4.20`, `2.10 or more`."""
-    if found is None:
+def bounds(ratio: Finding | None) -> str:
+    """Return a ratio's bounds: `2.10 to 4.20`, `2.10 or more`."""
+    if ratio is None:
         return ""
-    low, high = found["low"], found["high"]
+    low, high = ratio["low"], ratio["high"]
     if high is None:
         return f"{number(low)} or more" if low else "no bounds"
     return f"{number(low)} to {number(high)}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from experiments.kinds.limplock.page.words import bounds, slowed
+from experiments.kinds.limplock.page.words import bounds, ratio_text
 from experiments.kinds.limplock.scenarios import Axis
 from experiments.report import marks, palette
 from experiments.report.figures import Figure, Key, drawn
@@ -24,48 +24,49 @@ AXES: Mapping[Axis, str] = {
     "start": "seconds of the operation before the part limps (log scale)",
 }
 _MARGIN = 1.3
-Searched = Mapping[str, Any]
+SearchResult = Mapping[str, Any]
 
 
-def zone_figures(found: Sequence[Searched], arms: Sequence[str]) -> list[Figure]:
-    """Of each arm."""
-    return [_figure(one, palette.arm_colour(arms, one["arm"]).light) for one in found]
+def zone_figures(searches: Sequence[SearchResult], arms: Sequence[str]) -> list[Figure]:
+    return [_figure(search, palette.arm_colour(arms, search["arm"]).light) for search in searches]
 
 
-def _figure(one: Searched, colour: str) -> Figure:
+def _figure(search: SearchResult, colour: str) -> Figure:
     caption = (
         "How long the row's operation took over its base, each repeat a dot (a triangle: at least "
         "so long, it was cut short), medians joined. Shaded: danger zones, where it changes far "
         "more than the fault does. Lightly shaded: wide stretches that may hold one."
     )
     legend = (
-        Key("circle", colour, f"{one['row']}, {one['part']}, {one['arm']}"),
+        Key("circle", colour, f"{search['row']}, {search['part']}, {search['arm']}"),
         Key("line", palette.FAULT.light, "danger zone"),
     )
-    identity = f"zones-{one['arm']}-{one['row']}-{one['part']}".lower()
-    title = f"{one['row']}, {one['part']}, {one['arm']}: slowdown along the fault"
-    note = "" if one["points"] else "Nothing was measured."
-    return drawn(identity, title, caption, legend, lambda size: _curve(one, colour, size), note)
+    identity = f"zones-{search['arm']}-{search['row']}-{search['part']}".lower()
+    title = f"{search['row']}, {search['part']}, {search['arm']}: slowdown along the fault"
+    note = "" if search["points"] else "Nothing was measured."
+    return drawn(identity, title, caption, legend, lambda size: _curve(search, colour, size), note)
 
 
-def _curve(one: Searched, colour: str, size: Size) -> Any:
+def _curve(search: SearchResult, colour: str, size: Size) -> Any:
     waits = [
         {"at": point["at"], "value": wait["seconds"], "colour": colour,
          "shape": "triangle-up" if wait["at_least"] else "circle"}
-        for point in one["points"]
+        for point in search["points"]
         for wait in point["waits"]
     ]  # fmt: skip
-    medians = [{"at": p["at"], "value": p["median"]["seconds"]} for p in one["points"]]
+    medians = [
+        {"at": point["at"], "value": point["median"]["seconds"]} for point in search["points"]
+    ]
     values = [row["value"] for row in waits]
-    ends = [one["points"][0]["at"] / 1.05, one["points"][-1]["at"] * 1.05]
+    ends = [search["points"][0]["at"] / 1.05, search["points"][-1]["at"] * 1.05]
     domain = [min(0.7, min(values) / _MARGIN), max(2.0, max(values) * _MARGIN)]
-    x = marks.logarithmic(alt.X, "at", AXES[one["axis"]], ends)
+    x = marks.logarithmic(alt.X, "at", AXES[search["axis"]], ends)
     y = marks.logarithmic(alt.Y, "value", "slowdown (log scale)", domain)
-    zones = [(zone["low"], zone["high"]) for zone in one["zones"]]
+    zones = [(zone["low"], zone["high"]) for zone in search["zones"]]
     layers = [
         marks.shade([{"at": low, "high": high} for low, high in stretches], palette.FAULT.light,
                     opacity, x=x, x2=alt.X2("high:Q"))
-        for stretches, opacity in ((zones, 0.28), (one["open"], 0.09))
+        for stretches, opacity in ((zones, 0.28), (search["open"], 0.09))
         if stretches
     ]  # fmt: skip
     layers += [marks.line(medians, x, y, strokeWidth=1.2, stroke=colour),
@@ -73,21 +74,21 @@ def _curve(one: Searched, colour: str, size: Size) -> Any:
     return alt.layer(*layers).properties(width=size.plot_width, height=230 if size.small else 300)
 
 
-def zone_table(found: Sequence[Searched]) -> Table | None:
-    """Every zone, then what the budget left open."""
-    rows = [_zone(one, zone) for one in found for zone in one["zones"]]
-    rows += [_open(one, stretch) for one in found for stretch in one["open"]]
+def zone_table(searches: Sequence[SearchResult]) -> Table | None:
+    """Return every zone, then the stretches that the budget left open."""
+    rows = [_zone_cells(search, zone) for search in searches for zone in search["zones"]]
+    rows += [_open_cells(search, stretch) for search in searches for stretch in search["open"]]
     head = ("row", "between", "change of the operation", "elasticity", "seen")
     return Table("zone-table", "Danger zones", head, tuple(rows)) if rows else None
 
 
-def _zone(one: Searched, zone: Mapping[str, Any]) -> tuple[Cell, ...]:
+def _zone_cells(search: SearchResult, zone: Mapping[str, Any]) -> tuple[Cell, ...]:
     ratio = zone["ratio"]
     return (
-        named(f"{one['row']}, {one['arm']}"),
-        Cell(_between(one, (zone["low"], zone["high"]))),
+        named(f"{search['row']}, {search['arm']}"),
+        Cell(_range_text(search, (zone["low"], zone["high"]))),
         Cell(
-            f"{slowed(ratio)} {'slower' if zone['worse'] else 'faster'}",
+            f"{ratio_text(ratio)} {'slower' if zone['worse'] else 'faster'}",
             about=bounds(ratio),
             mood="bad" if zone["worse"] else "good",
         ),
@@ -96,39 +97,47 @@ def _zone(one: Searched, zone: Mapping[str, Any]) -> tuple[Cell, ...]:
     )
 
 
-def _open(one: Searched, stretch: Sequence[float]) -> tuple[Cell, ...]:
-    where = Cell(_between(one, stretch))
-    return named(f"{one['row']}, {one['arm']}"), where, Cell(""), Cell(""), named("not decided")
-
-
-def _between(one: Searched, ends: Sequence[float]) -> str:
-    return f"{number(ends[0])} and {number(ends[1])} {one['unit']}"
-
-
-def zone_words(found: Sequence[Searched]) -> str:
-    """Return the first sentence of such a page."""
-    said = [
-        f"{_between(one, (zone['low'], zone['high']))} ({factor(zone['ratio']['low'])} or more "
-        f"{'slower' if zone['worse'] else 'faster'}, {one['row']}, {one['arm']})"
-        for one in found
-        for zone in one["zones"]
-    ]
-    if not said:
-        return " ".join(_none(one) for one in found)
-    values = sum(len(one["points"]) for one in found)
-    return f"Danger zones between {'; between '.join(said)}; {values} values were measured."
-
-
-def _none(one: Searched) -> str:
-    points = one["points"]
-    if not points:
-        return f"Nothing was measured ({one['row']}, {one['arm']})."
-    slow = {key: choose(points, key=lambda point: point["median"]["seconds"])
-            for key, choose in (("least", min), ("most", max))}  # fmt: skip
-    said = [slowed(slow[key]["median"], "seconds") for key in ("least", "most")]
-    wide = " or between ".join(_between(one, stretch) for stretch in one["open"])
+def _open_cells(search: SearchResult, stretch: Sequence[float]) -> tuple[Cell, ...]:
+    ends = Cell(_range_text(search, stretch))
     return (
-        f"No danger zone is shown between {_between(one, [points[0]['at'], points[-1]['at']])} "
-        f"({one['row']}, {one['arm']}): {said[0]} to {said[1]} slower, {len(points)} values"
+        named(f"{search['row']}, {search['arm']}"),
+        ends,
+        Cell(""),
+        Cell(""),
+        named("not decided"),
+    )
+
+
+def _range_text(search: SearchResult, ends: Sequence[float]) -> str:
+    return f"{number(ends[0])} and {number(ends[1])} {search['unit']}"
+
+
+def zone_words(searches: Sequence[SearchResult]) -> str:
+    """Return the first sentence of the page of a search."""
+    ranges = [
+        f"{_range_text(search, (zone['low'], zone['high']))} "
+        f"({factor(zone['ratio']['low'])} or more {'slower' if zone['worse'] else 'faster'}, "
+        f"{search['row']}, {search['arm']})"
+        for search in searches
+        for zone in search["zones"]
+    ]
+    if not ranges:
+        return " ".join(_no_zone_sentence(search) for search in searches)
+    values = sum(len(search["points"]) for search in searches)
+    return f"Danger zones between {'; between '.join(ranges)}; {values} values were measured."
+
+
+def _no_zone_sentence(search: SearchResult) -> str:
+    points = search["points"]
+    if not points:
+        return f"Nothing was measured ({search['row']}, {search['arm']})."
+    medians = [point["median"] for point in points]
+    ends = [choose(medians, key=lambda wait: wait["seconds"]) for choose in (min, max)]
+    least, most = (ratio_text(wait, "seconds") for wait in ends)
+    axis = _range_text(search, [points[0]["at"], points[-1]["at"]])
+    wide = " or between ".join(_range_text(search, stretch) for stretch in search["open"])
+    return (
+        f"No danger zone is shown between {axis} "
+        f"({search['row']}, {search['arm']}): {least} to {most} slower, {len(points)} values"
         f"{f'; not decided between {wide}' if wide else ''}."
     )

@@ -22,21 +22,20 @@ FILE_USERS = ("experiments.load.workers.locust.file_users",)
 
 
 def main() -> None:
-    """Carry out the plan, as the command line says."""
     parser = ArgumentParser(prog="python -m experiments.load.workers.locust")
     parser.add_argument("--plan", type=Path, required=True, help="the block's plan, JSON")
     parser.add_argument("--records", type=Path, required=True, help="where records are appended")
     parser.add_argument("--control-fd", required=True, help="the runner's socket")
-    asked = parser.parse_args()
-    plan = json.loads(asked.plan.read_bytes())
-    one = plan["load"]["workers"] == 1 and plan["remote"] is None
-    chosen, folder = (LOCUST if one else MASTER), _HERE
+    options = parser.parse_args()
+    plan = json.loads(options.plan.read_bytes())
+    single_process = plan["load"]["workers"] == 1 and plan["remote"] is None
+    module, folder = (LOCUST if single_process else MASTER), _HERE
     if plan["locustfile"] is not None:  # which imports and reads what lies beside it
-        chosen, folder = FILE_USERS, (ROOT / plan["locustfile"]["file"]).parent
+        module, folder = FILE_USERS, (ROOT / plan["locustfile"]["file"]).parent
     command = program(
-        *chosen,
-        *("--plan", str(asked.plan.resolve()), "--records", str(asked.records.resolve())),
-        *("--control-fd", asked.control_fd),
+        *module,
+        *("--plan", str(options.plan.resolve()), "--records", str(options.records.resolve())),
+        *("--control-fd", options.control_fd),
     )
     # Without what would change Locust's options.
     environment = {key: value for key, value in os.environ.items() if key[:7] != "LOCUST_"}

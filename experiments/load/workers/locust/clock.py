@@ -37,11 +37,11 @@ class Offset:
 def offset_of(exchanges: Sequence[Exchange], *, same_clock: bool) -> Offset:
     """Return the offset by the quickest exchange.
 
-    Parameters: exchanges, at least one; same_clock whether both say that they run on one kernel.
-    It is believed if the exchanges allow it (a container can have a clock of its own): then the
-    offset is 0, exactly.
+    Parameters: exchanges, at least one; same_clock, true if both say that they run on one kernel.
+    If the exchanges allow it, the offset is then exactly 0; if not, a container may have a clock
+    of its own.
     """
-    best = min(exchanges, key=lambda one: one.answered_s - one.asked_s)
+    best = min(exchanges, key=lambda exchange: exchange.answered_s - exchange.asked_s)
     offset_s = best.worker_s - (best.asked_s + best.answered_s) / 2
     uncertainty_s = (best.answered_s - best.asked_s) / 2
     if same_clock and abs(offset_s) <= uncertainty_s:
@@ -50,5 +50,5 @@ def offset_of(exchanges: Sequence[Exchange], *, same_clock: bool) -> Offset:
 
 
 def kernel() -> str:
-    """Names the running kernel: processes with the same one share a monotonic clock."""
+    """Return the identity of the running kernel; its processes share a monotonic clock."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

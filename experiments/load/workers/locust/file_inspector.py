@@ -33,52 +33,53 @@ _TEXT_MAX = 500
 _METHODS = {"get", "post", "put", "patch", "delete", "head", "options", "request"}
 
 
-def found_in(path: Path) -> dict[str, object]:
-    """Return all that is found in a Locust file, which is imported for it."""
+def inspect_file(path: Path) -> dict[str, object]:
+    """Import a Locust file and return its content: users, shapes, URLs, or the error."""
     guard = TargetGuard()
     guard.watch()
-    said: dict[str, object] = {"locust": locust.__version__}
+    content: dict[str, object] = {"locust": locust.__version__}
     try:
         users, shapes = load_file(path)
     except (Exception, SystemExit) as error:
         line, text = error_place(path, error)
-        text = _asked_words(guard) or text
-        return {**said, "error": {"text": text[:_TEXT_MAX], "line": line}}
-    if guard.asked:
-        return {**said, "error": {"text": _asked_words(guard), "line": 0}}
+        text = _describe_requests(guard) or text
+        return {**content, "error": {"text": text[:_TEXT_MAX], "line": line}}
+    if guard.requests:
+        return {**content, "error": {"text": _describe_requests(guard), "line": 0}}
     return {
-        **said,
-        "users": [_user(name, one) for name, one in users.items()],
-        "shapes": [type(one).__name__ for one in shapes],
+        **content,
+        "users": [_user(name, user) for name, user in users.items()],
+        "shapes": [type(shape).__name__ for shape in shapes],
         "urls": list(_urls(path))[:_URLS_MAX],
     }
 
 
-def _asked_words(guard: TargetGuard) -> str:
-    return f"requests while it is imported, to {guard.words()}" if guard.asked else ""
+def _describe_requests(guard: TargetGuard) -> str:
+    return f"requests while it is imported, to {guard.describe()}" if guard.requests else ""
 
 
-def _user(name: str, one: type[User]) -> dict[str, object]:
+def _user(name: str, user: type[User]) -> dict[str, object]:
     return {
         "name": name,
-        "weight": float(one.weight),
-        "fixed_count": int(one.fixed_count),
-        "http": issubclass(one, HttpUser | FastHttpUser),
-        "host": str(one.host)[:_TEXT_MAX] if one.host else None,
-        "waits": sorted({*_waits(one, User), *_waits_of_sets(one.tasks)}),
-        "tasks": _tasks(one.tasks),
+        "weight": float(user.weight),
+        "fixed_count": int(user.fixed_count),
+        "http": issubclass(user, HttpUser | FastHttpUser),
+        "host": str(user.host)[:_TEXT_MAX] if user.host else None,
+        "waits": sorted({*_waits(user, User), *_waits_of_sets(user.tasks)}),
+        "tasks": _tasks(user.tasks),
     }
 
 
-def _waits(one: type, base: type) -> Iterator[str]:
-    """Yield the name of the function that made its wait_time: between, constant_pacing, its own."""
-    made = one.__dict__.get("wait_time") or next(
-        (kind.__dict__["wait_time"] for kind in one.__mro__ if "wait_time" in kind.__dict__), None
+def _waits(kind: type, base: type) -> Iterator[str]:
+    """Yield the name of the function that made the wait_time: between, constant_pacing, its own."""
+    parents = (parent.__dict__ for parent in kind.__mro__ if "wait_time" in parent.__dict__)
+    wait_time = kind.__dict__.get("wait_time") or next(
+        (attributes["wait_time"] for attributes in parents), None
     )
     inherited = base.__dict__.get("wait_time")
-    if made is not None and made is not inherited:
-        yield str(getattr(made, "__qualname__", made)).split(".<locals>")[0]
-    elif any(getattr(one, key, None) for key in ("min_wait", "max_wait", "wait_function")):
+    if wait_time is not None and wait_time is not inherited:
+        yield str(getattr(wait_time, "__qualname__", wait_time)).split(".<locals>")[0]
+    elif any(getattr(kind, key, None) for key in ("min_wait", "max_wait", "wait_function")):
         yield "min_wait"
 
 
@@ -90,7 +91,7 @@ def _waits_of_sets(tasks: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _tasks(tasks: Any, depth: int = 0) -> list[dict[str, object]]:
-    """Tasks with their weights: Locust keeps a task as often as its weight says."""
+    """Return the tasks with their weights: Locust lists a task as often as its weight says."""
     if depth == _DEPTH_MAX:
         return []
     return [
@@ -110,16 +111,16 @@ def _is_set(task: Any) -> bool:
 
 
 def _urls(path: Path) -> Iterator[dict[str, object]]:
-    """Requests whose URL names a host, as far as the text shows it."""
+    """Yield the requests whose URL names a host, as far as the source text shows it."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
         if node.func.attr not in _METHODS or not _is_client(node.func.value):
             continue
         first = 1 if node.func.attr == "request" else 0
-        given = [word.value for word in node.keywords if word.arg == "url"]
-        given += node.args[first : first + 1]
-        url = _literal(given[0]) if given else ""
+        urls = [keyword.value for keyword in node.keywords if keyword.arg == "url"]
+        urls += node.args[first : first + 1]
+        url = _literal(urls[0]) if urls else ""
         if url.startswith(("http://", "https://")) and urlsplit(url).netloc:
             yield {"url": url[:_TEXT_MAX], "line": node.lineno}
 
@@ -130,28 +131,31 @@ def _is_client(node: ast.expr) -> bool:
 
 
 def _literal(node: ast.expr) -> str:
-    """Return the text that a URL begins with; empty if its host is not in it whole."""
+    """Return the text that a URL begins with; empty if the host is not complete in it."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.BinOp):
-        return _begun(_literal(node.left))
+        return _if_host_complete(_literal(node.left))
     if isinstance(node, ast.JoinedStr) and node.values:
         first = _literal(node.values[0])
-        return first if len(node.values) == 1 else _begun(first)
+        return first if len(node.values) == 1 else _if_host_complete(first)
     return ""
 
 
-def _begun(text: str) -> str:
-    """Return the text of which more follows: its host is whole where its path has begun."""
+def _if_host_complete(text: str) -> str:
+    """Return a text that has a continuation if its path has begun, because then its host is
+    complete; else "".
+    """
     return text if "/" in text.partition("://")[2] else ""
 
 
 def main() -> None:
-    """Say it on the standard output; what the file prints goes to the standard error."""
+    """Print the content on the standard output; prints of the file go to the standard error."""
+    sys.dont_write_bytecode = True  # the folder is the user's
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     resource.setrlimit(resource.RLIMIT_FSIZE, (WRITTEN_BYTES_MAX, WRITTEN_BYTES_MAX))
-    json.dump(found_in(Path(sys.argv[1])), answer)
+    json.dump(inspect_file(Path(sys.argv[1])), answer)
     answer.flush()
     os._exit(0)  # whatever threads the file has begun
 

@@ -81,7 +81,7 @@ class FileLoop(Arrivals):
             self.finish(index, name, intended_s, self._clock(), not_started)
 
     def request(self, run: TaskRun, name: str, sent_s: float, answer: Answer) -> None:
-        """Record a request of a task; it was due at its send less the task's lateness."""
+        """Record a request of a task. It was due at its send time minus the task's lateness."""
         self.finish(run.index, name, sent_s - run.lag_s - self._t0_s, sent_s, answer)
 
     def drain(self) -> None:
@@ -91,20 +91,20 @@ class FileLoop(Arrivals):
             gevent.sleep(LOOK_EVERY_S)
 
     def fail(self, text: str) -> None:
-        """End the block early, with this."""
+        """End the block early with this error."""
         self._defect = self._defect or LocustFileFailed(text)
 
-    def task_ended(self, run: TaskRun, seat: Any) -> None:
-        """Count a task, and end the block where none does anything."""
+    def end_task(self, run: TaskRun, seat: Any) -> None:
+        """Count a task, and end the block if too many tasks in a row send nothing."""
         self.ended += 1
-        self.events.ended(run, seat)
+        self.events.end_task(run, seat)
         self._useless = self._useless + 1 if run.raised and run.requests == 0 else 0
         if self._useless >= USELESS_MAX and self.pool is not None:
             first = next(iter(self.pool.counts.errors), "")
             self.fail(f"{USELESS_MAX} tasks in a row raised, and made no request: {first}")
 
     def watch_forever(self) -> None:
-        """The greenlet: time-outs of tasks, and hosts that the file may not ask."""
+        """Run as a greenlet: end tasks at their time-out, and look for forbidden hosts."""
         while True:
             gevent.sleep(LOOK_EVERY_S)
             if self.pool is not None:
@@ -115,18 +115,18 @@ class FileLoop(Arrivals):
                 self._defect = self._defect or error
 
     def look(self) -> None:
-        """Raises: LocustFileFailed for what the file has done so far."""
+        """Raise LocustFileFailed for a violation of the file so far."""
         if self._defect:
             raise self._defect
-        if self._guard.asked:
+        if self._guard.requests:
             raise LocustFileFailed(
-                f"it asks {self._guard.words()}, no host of this design's fleet: nothing was sent "
-                "there"
+                f"it asks {self._guard.describe()}, no host of this design's fleet: nothing was "
+                "sent there"
             )
 
 
 class FileUsers:
-    """One block: the file, its users, the plan, and the last word about it."""
+    """One block: the file, its users, the plan, and the final message about it."""
 
     def __init__(self, plan: LoadPlan, records: RecordFile, control: Control) -> None:
         assert plan.locustfile is not None
@@ -148,7 +148,7 @@ class FileUsers:
         error: str | None = None
         watch = gevent.spawn(self._loop.watch_forever)
         beat = gevent.spawn(self._beat_forever)
-        signal.signal(signal.SIGALRM, self._look_for_a_block)
+        signal.signal(signal.SIGALRM, self._check_blocked)
         signal.setitimer(signal.ITIMER_REAL, 1.0, 1.0)
         gevent.signal_handler(signal.SIGTERM, self._leave)
         environment = None
@@ -159,7 +159,7 @@ class FileUsers:
             message = self._control.hear()
             if message is None:
                 raise RuntimeError("the runner is gone")
-            gevent.spawn(self._watch_runner)
+            gevent.spawn(self._control.await_end, self._leave)
             self._runner.run(float(message["t0_s"]), float(message["start_s"]))
         except LocustFileFailed as failed:
             error = f"{self._path.name}: {failed}"
@@ -174,7 +174,7 @@ class FileUsers:
         return 1 if error else 0
 
     def _start(self) -> Environment:
-        """Return the file, imported, and its users, each with its on_start."""
+        """Import the file, start its users with on_start, and return Locust's environment."""
         end_s = time.monotonic() + START_S
         load = self._plan.load
         random.seed(repr(self._plan.offsets_s[:1]))  # equal arrivals, equal choices of tasks
@@ -197,12 +197,12 @@ class FileUsers:
         pool = UserPool(
             environment,
             self._path,
-            [(one, weights[one.__name__]) for one in classes],
+            [(user_class, weights[user_class.__name__]) for user_class in classes],
             hosts,
             load.max_in_flight,
             task_timeout_s=self._task_timeout_s,
             clock=time.monotonic,
-            ended=self._loop.task_ended,
+            on_end=self._loop.end_task,
         )
         self._loop.pool = pool
         environment.events.init.fire(environment=environment, runner=runner, web_ui=None)
@@ -212,34 +212,29 @@ class FileUsers:
         return environment
 
     def _import(self) -> list[type[locust.User]]:
-        asked = {operation.name for operation in self._plan.operations}
+        names = {operation.name for operation in self._plan.operations}
         try:
-            found, _ = load_file(self._path)
+            users, _ = load_file(self._path)
         except (Exception, SystemExit) as error:
             self._loop.look()
             line, text = error_place(self._path, error)
             raise LocustFileFailed(f"line {line}: {text}" if line else text) from error
         self._blocked_s, self._beat_s = BLOCKED_S, time.monotonic()
         self._loop.look()
-        if missing := asked - set(found):
+        if missing := names - set(users):
             raise LocustFileFailed(f"no user class {', '.join(sorted(missing))} in it")
-        return [one for name, one in found.items() if name in asked]
+        return [user_class for name, user_class in users.items() if name in names]
 
     def _on_quit(self, *_: Any, **__: Any) -> None:
         self._loop.fail("it ends the run by itself (runner.quit or stop): a run ends with its plan")
 
-    def _watch_runner(self) -> None:
-        while self._control.hear() is not None:
-            pass
-        self._leave()
-
     def _leave(self) -> None:
-        """Told to end: what was measured is written."""
+        """Write the measurements and end the process, on the runner's request."""
         self._close(None)
         os._exit(1)
 
     def _close(self, error: str | None) -> None:
-        """Write what was measured and tell the runner; once."""
+        """Write the measurements and tell the runner; once."""
         if self._closed:
             return
         self._closed = True
@@ -285,7 +280,7 @@ class FileUsers:
         return {**use, "tasks": tasks}
 
     def _stop_users(self, environment: Environment) -> None:
-        """on_stop, test_stop and quitting, for a moment: nothing of it is measured."""
+        """Run on_stop, test_stop and quitting for a short time, without measurement."""
         with gevent.Timeout(4.0, False):
             if self._loop.pool is not None:
                 self._loop.pool.stop()
@@ -297,8 +292,8 @@ class FileUsers:
             self._beat_s = time.monotonic()
             gevent.sleep(LOOK_EVERY_S)
 
-    def _look_for_a_block(self, _: int, frame: FrameType | None) -> None:
-        """Each second, whatever runs: end a process that the file keeps to itself."""
+    def _check_blocked(self, _: int, frame: FrameType | None) -> None:
+        """End the process if the file let no other greenlet run; called each second by a signal."""
         if time.monotonic() - self._beat_s < self._blocked_s:
             return
         where = self._path.name
@@ -312,21 +307,20 @@ class FileUsers:
 
 
 def _addresses(plan: LoadPlan) -> list[tuple[str, int]]:
-    urls = [entry_url(url, plan.target) for urls in plan.entries.values() for url in urls]
-    return [(str(one.hostname), one.port or _PORTS.get(one.scheme, 0)) for one in urls]
+    entries = [entry_url(url, plan.target) for urls in plan.entries.values() for url in urls]
+    return [(str(entry.hostname), entry.port or _PORTS.get(entry.scheme, 0)) for entry in entries]
 
 
 def main() -> None:
-    """Carry out the plan, as the command line says."""
     parser = argparse.ArgumentParser(prog="python -m experiments.load.workers.locust.file_users")
     parser.add_argument("--plan", type=Path, required=True, help="the block's plan, JSON")
     parser.add_argument("--records", type=Path, required=True, help="where records are appended")
     parser.add_argument("--control-fd", type=int, required=True, help="the runner's socket")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     sys.argv = sys.argv[:1]  # what the file, or Locust for it, reads of the command line
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    plan = read_plan(asked.plan)
-    users = FileUsers(plan, RecordFile(asked.records), Control(asked.control_fd))
+    plan = read_plan(options.plan)
+    users = FileUsers(plan, RecordFile(options.records), Control(options.control_fd))
     code = users.carry_out()
     os._exit(code)  # whatever threads the file has begun
 

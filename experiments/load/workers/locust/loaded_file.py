@@ -10,15 +10,15 @@ from locust.util.load_locustfile import load_locustfile
 
 
 def load_file(path: Path) -> tuple[dict[str, type[User]], list[LoadTestShape]]:
-    """Return the user classes with a weight by name, and the shapes. Raises: the errors of the
-    file.
+    """Return by name the user classes with a weight above 0, and the shapes. Raises: any error of
+    the file.
     """
     users, shapes = load_locustfile(str(path))
-    return {name: one for name, one in users.items() if one.weight > 0}, shapes
+    return {name: user for name, user in users.items() if user.weight > 0}, shapes
 
 
 def error_place(path: Path, error: BaseException) -> tuple[int, str]:
-    """Return the line of the file at which it failed (0: none), and the error in a line."""
+    """Return the line of the file at which it failed (0: unknown), and the error in one line."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return error.lineno or 0, text

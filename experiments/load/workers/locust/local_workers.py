@@ -11,7 +11,7 @@ _LEAVE_S = 3.0
 
 
 class LocalWorkers:
-    """Started when the master listens; they end with it, in its process group."""
+    """Processes that start when the master listens and end with it, in its process group."""
 
     def __init__(self, count: int, port: int, connect_timeout_s: float) -> None:
         command = program(
@@ -24,8 +24,8 @@ class LocalWorkers:
         ]
 
     def exit_codes(self) -> list[int]:
-        """Return the exit codes of those that have ended."""
-        return [code for one in self._processes if (code := one.poll()) is not None]
+        """Return the exit codes of the workers that have ended."""
+        return [code for process in self._processes if (code := process.poll()) is not None]
 
     def stop(self) -> None:
         """Wait shortly for the end of the workers, which leave an ended master; then kill them."""

@@ -51,7 +51,7 @@ class OpenLoopUser(User):
     control: ClassVar[Control]
 
     def on_start(self) -> None:
-        """Whatever ends Locust, what was measured is written."""
+        """Arrange that the measurements are written whatever ends Locust."""
         self._runner: PlanRunner | None = None
         self._priority = ""
         self._error: str | None = None
@@ -60,7 +60,7 @@ class OpenLoopUser(User):
 
     @task
     def run_plan(self) -> None:
-        """The plan, once; Locust would begin again after an exception."""
+        """Run the plan once; after an exception Locust would begin again."""
         try:
             loop = OpenLoop(self.plan, clock=time.monotonic, record=self._record)
             self._runner = PlanRunner(self.records, loop)
@@ -81,12 +81,10 @@ class OpenLoopUser(User):
         message = self.control.hear()
         if message is None:
             raise RuntimeError("the runner is gone")
-        gevent.spawn(self._watch_runner)
+        gevent.spawn(self.control.await_end, self._leave_early)
         return float(message["t0_s"]), float(message["start_s"])
 
-    def _watch_runner(self) -> None:
-        while self.control.hear() is not None:
-            pass
+    def _leave_early(self) -> None:
         if not self._closed:
             self._leave()
 
@@ -107,23 +105,23 @@ class OpenLoopUser(User):
         )
 
     def _close(self, **_: Any) -> None:
-        """Write what was measured and tell the runner; once."""
+        """Write the measurements and tell the runner; once."""
         if self._closed:
             return
         self._closed = True
-        ended = self._runner.end() if self._runner else {"launched": 0, "recorded": 0}
+        totals = self._runner.end() if self._runner else {"launched": 0, "recorded": 0}
         self.records.close()
         use = {
             "worker": 0,
             "host": socket.gethostname(),
             "priority": self._priority,
             "planned": len(self.plan.offsets_s),
-            "recorded": ended["recorded"],
+            "recorded": totals["recorded"],
             **(self._runner.cpu() if self._runner else {}),
         }
         self.control.say(
             state="done",
-            **ended,
+            **totals,
             unwritten=self.records.waiting,
             error=self._error or self.records.error,
             workers=[use],

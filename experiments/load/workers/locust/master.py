@@ -45,12 +45,12 @@ _HALT_S = 1.5
 
 
 class Halted(Exception):
-    """The runner is gone or said so."""
+    """The runner asked for the end, or is gone."""
 
 
 @dataclass
 class Member:
-    """One worker, as far as the master knows it."""
+    """The master's knowledge of one worker."""
 
     number: int
     client_id: str
@@ -66,7 +66,7 @@ class Member:
 
     @property
     def is_ready(self) -> bool:
-        """Tell whether it only waits for `go`."""
+        """True if the worker only waits for `go`."""
         return self.priority is not None and self.offset is not None
 
     def measured_offset(self) -> Offset:
@@ -75,16 +75,16 @@ class Member:
         return offset_of(exchanges, same_clock=self.kernel == kernel())
 
     def use(self) -> dict[str, object]:
-        """Return the facts that the run keeps about it."""
-        told = self.finished or {}
+        """Return the facts about the worker that the run records."""
+        report = self.finished or {}
         return {
             "worker": self.number,
             "host": self.host,
             "priority": self.priority,
             "planned": self.planned,
             "recorded": self.recorded,
-            "cpu_share": told.get("cpu_share"),
-            "cpu_share_max": told.get("cpu_share_max"),
+            "cpu_share": report.get("cpu_share"),
+            "cpu_share_max": report.get("cpu_share_max"),
             "clock_offset_s": self.offset.offset_s if self.offset else None,
             "clock_uncertainty_s": self.offset.uncertainty_s if self.offset else None,
             "clock_drift_s": self.drift_s,
@@ -103,7 +103,7 @@ class Master:
         self._runner = runner
         self._local: LocalWorkers | None = None
         self._by_id: dict[str, Member] = {}
-        self._seen = bytearray(len(plan.offsets_s))
+        self._recorded = bytearray(len(plan.offsets_s))
         self._start_s = 0.0
         self._end_s = 0.0
         self._halting = False
@@ -112,12 +112,13 @@ class Master:
             runner.register_message(name, getattr(self, f"_on_{name}"))
 
     def halt(self) -> None:
-        """End early; what was measured is kept."""
+        """End early and keep the measurements."""
         self._halting = True
 
     def carry_out(self, connect_timeout_s: float, local: LocalWorkers | None = None) -> None:
-        """The block. Raises MeasurementFailed where not all workers come to be ready in time, or
-        one of `local` ends before."""
+        """Carry out the block. Raises MeasurementFailed if not all workers are ready in time, or if
+        one of `local` ends before that.
+        """
         self._local = local
         flusher = gevent.spawn(self._records.flush_forever)
         try:
@@ -131,7 +132,7 @@ class Master:
         self._conclude()
 
     def _gather(self, timeout_s: float) -> None:
-        """Connect, share out, compare clocks, and bring every worker to the start."""
+        """Wait for the workers, send their shares, compare clocks, and wait until all are ready."""
         count = self._plan.load.workers
         self._expect("connected", lambda: len(self._by_id), timeout_s)
         for member in self._members:
@@ -143,43 +144,43 @@ class Master:
             if member.exchanges:
                 member.offset = member.measured_offset()
         self._runner.start(count, spawn_rate=count)
-        at_start = "ready, with their clocks compared"
-        self._expect(at_start, lambda: sum(m.is_ready for m in self._members), timeout_s)
+        goal = "ready, with their clocks compared"
+        self._expect(goal, lambda: sum(member.is_ready for member in self._members), timeout_s)
 
     @property
     def _members(self) -> list[Member]:
         return list(self._by_id.values())
 
-    def _expect(self, what: str, seen: Callable[[], int], timeout_s: float) -> None:
+    def _expect(self, goal: str, count_members: Callable[[], int], timeout_s: float) -> None:
         count = self._plan.load.workers
 
-        def over() -> bool:
-            return seen() >= count or bool(self._endings())
+        def is_decided() -> bool:
+            return count_members() >= count or bool(self._endings())
 
-        self._wait(over, time.monotonic() + timeout_s)
-        if seen() >= count:
+        self._wait(is_decided, time.monotonic() + timeout_s)
+        if count_members() >= count:
             return
         raise MeasurementFailed(
             "load master",
-            expected=f"{count} workers {what} within {timeout_s:g} s",
-            got="; ".join([f"{seen()} of {count}", *self._endings()]),
+            expected=f"{count} workers {goal} within {timeout_s:g} s",
+            got="; ".join([f"{count_members()} of {count}", *self._endings()]),
             hint="Do they start, and do they reach the master's port? What they say stands above.",
         )
 
     def _endings(self) -> list[str]:
-        """Name the workers that have ended, and why, while all should come to the start."""
+        """Describe the workers that ended before the start, with their errors."""
         codes = self._local.exit_codes() if self._local else []
         finished = sum(1 for member in self._members if member.finished)
         ended = [f"{finished} ended early"] if finished else []
         return [*ended, *self._errors(), *(f"one ended with exit code {code}" for code in codes)]
 
     def _errors(self) -> list[str]:
-        """Why workers ended that should not have."""
-        told = [member.finished for member in self._members if member.finished]
-        return [str(one["error"]) for one in told if one["error"]]
+        """Return the errors of workers that ended by one."""
+        reports = [member.finished for member in self._members if member.finished]
+        return [str(report["error"]) for report in reports if report["error"]]
 
     def _compare_clocks(self, members: list[Member], timeout_s: float) -> None:
-        """`EXCHANGES` questions to each, one after the other."""
+        """Ask each worker `EXCHANGES` times for its clock, one after the other."""
         end_s = time.monotonic() + timeout_s
         for member in members:
             for _ in range(EXCHANGES):
@@ -197,42 +198,39 @@ class Master:
         message = hearing.value
         if message is None:
             raise Halted
-        gevent.spawn(self._watch_runner)
+        gevent.spawn(self._control.await_end, self.halt)
         t0_s, start_s = float(message["t0_s"]), float(message["start_s"])
         for member in self._members:
             assert member.offset is not None  # _gather has seen to it
-            told = {"t0_s": t0_s + member.offset.offset_s, "start_s": start_s}
-            self._runner.send_message("go", told, member.client_id)
+            times = {"t0_s": t0_s + member.offset.offset_s, "start_s": start_s}
+            self._runner.send_message("go", times, member.client_id)
         self._start_s = start_s
         self._end_s = t0_s + start_s + self._plan.length_s
-
-    def _watch_runner(self) -> None:
-        while self._control.hear() is not None:
-            pass
-        self.halt()
 
     def _follow(self) -> None:
         """Wait until each worker has finished or is gone, and the time of the block is over."""
         load = self._plan.load
         limit_s = self._end_s + load.connect_timeout_s + load.response_timeout_s + _DRAIN_S
-        self._wait(lambda: all(m.finished or self._has_ended(m) for m in self._members), limit_s)
+        self._wait(self._is_over, limit_s)
         self._wait(lambda: False, self._end_s)
-        ended = [m for m in self._members if m.finished and not self._has_ended(m)]
-        self._compare_clocks(ended, _CLOCK_AGAIN_S)
-        for member in ended:
+        active = [
+            member for member in self._members if member.finished and not self._has_ended(member)
+        ]
+        self._compare_clocks(active, _CLOCK_AGAIN_S)
+        for member in active:
             if member.exchanges and member.offset:
                 again = member.measured_offset()
                 member.drift_s = again.offset_s - member.offset.offset_s
         for member in self._members:
             if member.recorded < member.planned:
-                self._lose(member)
+                self._record_lost(member)
 
-    def _lose(self, member: Member) -> None:
-        """The requests that a worker was to send and did not report, as records."""
+    def _record_lost(self, member: Member) -> None:
+        """Record as `lost` the requests that a worker should have sent and did not report."""
         count = 0
-        for index in range(member.number, len(self._seen), self._plan.load.workers):
-            if not self._seen[index]:
-                self._seen[index] = 1
+        for index in range(member.number, len(self._recorded), self._plan.load.workers):
+            if not self._recorded[index]:
+                self._recorded[index] = 1
                 self._records.append(self._lost_record(index))
                 count += 1
         logging.error("worker %d: %d of %d requests lost", member.number, count, member.planned)
@@ -258,28 +256,31 @@ class Master:
         for member in self._members:
             self._runner.send_message("halt", {}, member.client_id)
         end_s = time.monotonic() + _HALT_S
-        self._wait(lambda: all(m.finished or self._has_ended(m) for m in self._members), end_s)
+        self._wait(self._is_over, end_s)
 
     def _conclude(self) -> None:
         self._records.close()
-        told = [member.finished or {"launched": member.recorded} for member in self._members]
+        reports = [member.finished or {"launched": member.recorded} for member in self._members]
         self._control.say(
             state="done",
-            launched=sum(one["launched"] for one in told),
-            recorded=sum(self._seen),
-            unfinished=sum(one.get("unfinished", 0) for one in told),
+            launched=sum(report["launched"] for report in reports),
+            recorded=sum(self._recorded),
+            unfinished=sum(report.get("unfinished", 0) for report in reports),
             unwritten=self._records.waiting,
             error=self._records.error or next(iter(self._errors()), None),
             workers=[member.use() for member in self._members],
         )
 
+    def _is_over(self) -> bool:
+        return all(member.finished or self._has_ended(member) for member in self._members)
+
     def _has_ended(self, member: Member) -> bool:
         client = self._runner.clients.get(member.client_id)
         return client is None or client.state == STATE_MISSING
 
-    def _wait(self, holds: Callable[[], bool], end_s: float) -> bool:
-        """Wait until it holds; false if it did not before `end_s`. Raises Halted."""
-        while not holds():
+    def _wait(self, condition: Callable[[], bool], end_s: float) -> bool:
+        """Wait until the condition holds; false if it does not before `end_s`. Raises Halted."""
+        while not condition():
             if self._halting and not self._stopping:
                 raise Halted
             if time.monotonic() >= end_s:
@@ -288,7 +289,9 @@ class Master:
         return True
 
     def _on_hello(self, msg: Any, **_: Any) -> None:
-        """One that comes when there are enough has nothing to do, and ends with the others."""
+        """Register a worker. One that comes when there are enough gets no share, and ends with the
+        others.
+        """
         number = len(self._by_id)
         if msg.node_id not in self._by_id and number < self._plan.load.workers:
             member = Member(number, msg.node_id, msg.data["host"], msg.data["kernel"])
@@ -309,10 +312,10 @@ class Master:
             return
         for line in msg.data["lines"].splitlines(keepends=True):
             index = json.loads(line)["index"]
-            if self._seen[index] or index % self._plan.load.workers != member.number:
+            if self._recorded[index] or index % self._plan.load.workers != member.number:
                 logging.error("worker %d: request %d is not its own", member.number, index)
                 continue
-            self._seen[index] = 1
+            self._recorded[index] = 1
             member.recorded += 1
             self._records.append_line(line)
 
@@ -322,25 +325,25 @@ class Master:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The command line, as `__main__.py` has it."""
+    """Run the master, with the command line of `__main__.py`."""
     parser = argparse.ArgumentParser(prog="python -m experiments.load.workers.locust.master")
     parser.add_argument("--plan", type=Path, required=True, help="the block's plan, JSON")
     parser.add_argument("--records", type=Path, required=True, help="where records are appended")
     parser.add_argument("--control-fd", type=int, required=True, help="the runner's socket")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    plan, records = read_plan(asked.plan), RecordFile(asked.records)
-    control = Control(asked.control_fd)
-    elsewhere = plan.remote or RemoteWorkers("127.0.0.1", 0, CONNECT_S)
+    plan, records = read_plan(options.plan), RecordFile(options.records)
+    control = Control(options.control_fd)
+    remote = plan.remote or RemoteWorkers("127.0.0.1", 0, CONNECT_S)
     environment = Environment(user_classes=[ShareUser], events=events)
-    runner = environment.create_master_runner(elsewhere.bind, elsewhere.port)
+    runner = environment.create_master_runner(remote.bind, remote.port)
     master = Master(plan, records, control, runner)
     gevent.signal_handler(signal.SIGTERM, master.halt)
     local = None
     if plan.remote is None:
         local = LocalWorkers(plan.load.workers, runner.server.port, CONNECT_S)
     try:
-        master.carry_out(elsewhere.connect_timeout_s, local)
+        master.carry_out(remote.connect_timeout_s, local)
     except MeasurementFailed as error:
         control.say(state="done", launched=0, recorded=0, error=str(error))
         sys.exit(error.exit_code)

@@ -41,15 +41,14 @@ class Records(ABC):
         self._lines: list[bytes] = []
 
     def append(self, record: RequestRecord) -> None:
-        """Queue one record."""
         self._lines.append(json.dumps(record, ensure_ascii=False).encode() + b"\n")
 
     @abstractmethod
     def flush(self) -> None:
-        """Pass on what is queued."""
+        """Pass on the queued records."""
 
     def flush_forever(self) -> None:
-        """The greenlet."""
+        """Run as a greenlet: pass on the queue, again and again."""
         while True:
             gevent.sleep(FLUSH_S)
             self.flush()
@@ -69,7 +68,7 @@ class RecordFile(Records):
         self.error: str | None = None
 
     def append_line(self, line: bytes) -> None:
-        """Queue a record that is a line already, as another process made it."""
+        """Queue a record that another process has already written as a line."""
         self._lines.append(line)
 
     @property
@@ -78,7 +77,7 @@ class RecordFile(Records):
         return len(self._lines) + self._rest.count(b"\n")
 
     def flush_forever(self) -> None:
-        """The greenlet: write what has come, off the event loop."""
+        """Run as a greenlet: write the queue in a thread, not in the event loop."""
         pool = gevent.get_hub().threadpool
         while True:
             gevent.sleep(FLUSH_S)
@@ -86,7 +85,7 @@ class RecordFile(Records):
                 pool.apply(self.flush)
 
     def flush(self) -> None:
-        """Write what is queued; a failure is kept in `error`, and nothing is dropped."""
+        """Write the queued records; keep a failure in `error`, and drop nothing."""
         lines, self._lines = self._lines, []
         data = self._rest + b"".join(lines)
         try:
@@ -126,14 +125,14 @@ class Arrivals(ABC):
 
     @abstractmethod
     def launch(self, index: int, intended_s: float) -> None:
-        """Begin with the arrival of this place in the plan; returns at once."""
+        """Begin the arrival of this index in the plan; return at once."""
 
     @abstractmethod
     def drain(self) -> None:
-        """Wait for what is in flight, which limits bound."""
+        """Wait for the requests in flight; their time-outs end the wait."""
 
     def stop(self) -> None:
-        """Launch no more, and give up what is in flight."""
+        """Launch no more, and give up the requests in flight."""
         self._stopped = True
 
     def run(self, t0_s: float, start_s: float) -> None:
@@ -169,9 +168,10 @@ class Arrivals(ABC):
     def finish(
         self, index: int, name: str, intended_s: float, sent_s: float, answer: Answer
     ) -> None:
-        """Record a request; a time that it does not have is NaN.
+        """Record a request. A time that it does not have is NaN.
 
-        Parameters: sent_s, and `done_s` of the answer, are the clock's.
+        Parameters: index in the plan; intended_s since the run's t0 [s]; sent_s on the clock [s],
+        as is `done_s` of the answer.
         """
         plan = self._plan
         sent_s -= self._t0_s
@@ -182,10 +182,10 @@ class Arrivals(ABC):
             "index": plan.index_of(index),
             "name": name,
             "intended_s": round(intended_s, 6),
-            "sent_s": _rounded(sent_s, 6),
-            "done_s": _rounded(done_s, 6),
-            "latency_ms": _rounded((done_s - intended_s) * 1e3, 3),
-            "lag_ms": _rounded((sent_s - intended_s) * 1e3, 3),
+            "sent_s": _round(sent_s, 6),
+            "done_s": _round(done_s, 6),
+            "latency_ms": _round((done_s - intended_s) * 1e3, 3),
+            "lag_ms": _round((sent_s - intended_s) * 1e3, 3),
             "outcome": answer.outcome,
             "status": answer.status,
             "bytes": answer.bytes,
@@ -206,14 +206,14 @@ class OpenLoop(Arrivals):
             for index, operation in enumerate(plan.operations)
             for url in plan.entries[operation.entry]
         }
-        # The step after each, of a session.
+        # The step that follows each step of a session.
         self._next = {before: index for index, before in enumerate(plan.after) if before >= 0}
         self._flying: set[gevent.Greenlet] = set()
         self._in_flight = 0
-        self._alarms: list[Alarm] = []  # that no session waits by
+        self._alarms: list[Alarm] = []  # that no session uses now
 
     def launch(self, index: int, intended_s: float) -> None:
-        """Ask in a greenlet of its own, or drop it where too many are in flight."""
+        """Send in a new greenlet, or drop the arrival if too many requests are in flight."""
         if self._is_full() and index not in self._next:
             self._drop(index, intended_s)
             return
@@ -227,7 +227,7 @@ class OpenLoop(Arrivals):
         gevent.joinall(list(self._flying))
 
     def stop(self) -> None:
-        """Launch no more, and give up what is in flight."""
+        """Launch no more, and give up the requests in flight."""
         super().stop()
         gevent.killall(list(self._flying))
         for client in self._clients.values():
@@ -236,7 +236,7 @@ class OpenLoop(Arrivals):
             alarm.close()
 
     def _run_arrival(self, index: int) -> None:
-        """One request, or the steps of a session from its first on."""
+        """Send one request, or all steps of a session."""
         try:
             intended_s = self._start_s + self._plan.offsets_s[index]
             user = self._user(index)
@@ -249,27 +249,27 @@ class OpenLoop(Arrivals):
                 self._wait_until(self._t0_s + intended_s)
             while (following := self._next.get(index)) is not None:
                 index = following
-                self._unreached(index)
+                self._record_unreached(index)
         except Exception as error:
             self._defect = self._defect or error
             raise
 
     def _ask(self, index: int, intended_s: float, user: VirtualUser | None) -> float | None:
-        """Send one request; when it was answered well, else None."""
+        """Send one request. Returns the time of a good answer on the clock, else None."""
         if self._is_full():
             self._drop(index, intended_s)
             return None
         self.launched += 1
         url = self._plan.url_of(index)
-        request, wanted = self._requests[url, self._plan.operation_of[index]]
+        request, expected = self._requests[url, self._plan.operation_of[index]]
         sent_s = self._clock()
         if isinstance(request, HttpRequest):
             assert user is not None  # each arrival of a plan with such operations has one
-            wanted = Expected(request, user)
+            expected = Expected(request, user)
             request = bytes_of(request, host_header(self._plan, self._clients[url]), user)
         self._in_flight += 1
         try:
-            answer = self._clients[url].fetch(request, wanted, sent_s)
+            answer = self._clients[url].fetch(request, expected, sent_s)
         finally:
             self._in_flight -= 1
         self._finish(index, intended_s, sent_s, answer)
@@ -289,7 +289,9 @@ class OpenLoop(Arrivals):
         return VirtualUser(dict(zip(plan.columns, row, strict=True)))
 
     def _wait_until(self, monotonic_s: float) -> None:
-        """Return at this time: gevent's own sleep is not exact enough for the last of it."""
+        """Wait until this time, the last milliseconds by a precise timer, because gevent's sleep is
+        not exact.
+        """
         rest_s = monotonic_s - self._clock() - _ALARM_S
         if rest_s > 0:
             gevent.sleep(rest_s)
@@ -308,8 +310,8 @@ class OpenLoop(Arrivals):
         self.launched += 1
         self._finish(index, intended_s, self._clock(), Answer("dropped", 0, 0, math.nan))
 
-    def _unreached(self, index: int) -> None:
-        """A step after one that failed: it has no time but the one that was planned."""
+    def _record_unreached(self, index: int) -> None:
+        """Record a step that follows a failed one: it has only its planned time."""
         self.launched += 1
         intended_s = self._start_s + self._plan.offsets_s[index]
         self._finish(index, intended_s, math.nan, Answer("unreached", 0, 0, math.nan))
@@ -319,5 +321,5 @@ class OpenLoop(Arrivals):
         self.finish(index, name, intended_s, sent_s, answer)
 
 
-def _rounded(value: float, digits: int) -> float | None:
+def _round(value: float, digits: int) -> float | None:
     return None if math.isnan(value) else round(value, digits)

@@ -9,7 +9,7 @@ from experiments.load.workers.locust.process import CpuUse
 
 
 class PlanRunner:
-    """Made before the start, so that a plan which cannot be asked never begins."""
+    """Runs one plan. It is made before the start, so a plan that cannot be sent never begins."""
 
     def __init__(self, records: Records, loop: Arrivals) -> None:
         self._loop = loop
@@ -17,7 +17,6 @@ class PlanRunner:
         self._cpu: CpuUse | None = None
 
     def run(self, t0_s: float, start_s: float) -> None:
-        """The whole of it."""
         self._cpu = CpuUse()
         helpers = [
             gevent.spawn(self._records.flush_forever),
@@ -29,14 +28,14 @@ class PlanRunner:
             gevent.killall(helpers)
 
     def end(self) -> dict[str, int]:
-        """Give up what is in flight; what was launched, recorded and left unfinished.
+        """Give up the requests in flight. Returns the numbers launched, recorded and unfinished.
 
-        Counted after the stop: requests still end until each of them is given up.
+        They are counted after the stop, because requests still end until each is given up.
         """
         self._loop.stop()
         launched, recorded = self._loop.launched, self._loop.recorded
         return {"launched": launched, "recorded": recorded, "unfinished": launched - recorded}
 
     def cpu(self) -> dict[str, float]:
-        """Return the share of a core that it took."""
+        """Return the share of a core that the plan took."""
         return self._cpu.values() if self._cpu else {}

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NoReturn
 
@@ -18,9 +19,9 @@ _SAMPLE_EVERY_S = 1.0
 
 
 def settle() -> str:
-    """Get ready to be on time; returns the priority that was got.
+    """Prepare the process to send on time. Returns its priority.
 
-    A garbage collection is a pause, and what a block leaves behind fits in memory.
+    Garbage collection is off, because it is a pause, and the garbage of a block fits in memory.
     """
     gc.collect()
     gc.freeze()
@@ -46,19 +47,19 @@ def _raise_priority() -> str:
 
 
 class CpuUse:
-    """Shares of one core that this process took, all threads, from its making on."""
+    """Shares of one core that all threads of this process took since this object was made."""
 
     def __init__(self) -> None:
         self._marks = [(time.monotonic(), time.process_time())]
 
     def sample_forever(self) -> NoReturn:
-        """The greenlet: a mark a second."""
+        """Run as a greenlet: add a mark each second."""
         while True:
             gevent.sleep(_SAMPLE_EVERY_S)
             self._marks.append((time.monotonic(), time.process_time()))
 
     def values(self) -> dict[str, float]:
-        """Return the mean until now, and the most of any second."""
+        """Return the mean until now, and the maximum of any second."""
         marks = [*self._marks, (time.monotonic(), time.process_time())]
         shares = [
             (cpu_s - cpu_before_s) / (at_s - before_s)
@@ -78,7 +79,7 @@ class Control:
         self._lines = self._socket.makefile("r") if self._socket else None
 
     def say(self, **message: Any) -> None:
-        """Tell the runner; a runner that is gone is found out by `hear`."""
+        """Send a message to the runner; `hear` notices if it is gone."""
         if self._socket:
             try:
                 self._socket.sendall(json.dumps(message).encode() + b"\n")
@@ -93,6 +94,12 @@ class Control:
         except OSError:
             return None
         return dict(json.loads(line)) if line else None
+
+    def await_end(self, then: Callable[[], None]) -> None:
+        """Run as a greenlet: call `then` when the runner is gone."""
+        while self.hear() is not None:
+            pass
+        then()
 
     @property
     def attached(self) -> bool:

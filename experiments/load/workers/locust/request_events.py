@@ -15,6 +15,8 @@ from typing import Any
 import gevent
 import requests
 import urllib3
+from geventhttpclient.response import HTTPConnectionClosed
+from geventhttpclient.useragent import EmptyResponse, RetriesExceeded
 from locust.clients import HttpSession
 from locust.contrib.fasthttp import FastHttpSession, FastHttpUser
 from locust.env import Environment
@@ -35,6 +37,8 @@ _CUT = (
     BrokenPipeError,
     requests.exceptions.ChunkedEncodingError,
     urllib3.exceptions.ProtocolError,
+    HTTPConnectionClosed,
+    EmptyResponse,
 )
 
 
@@ -43,9 +47,11 @@ Record = Callable[[TaskRun, str, float, Answer], None]
 
 
 def outcome_of(error: Any, status: int) -> str:
-    """Return the outcome in our words of what Locust counts as good (no error) or failed."""
+    """Return our outcome of a request, from Locust's error (None: good) and the status."""
     if error is None:
         return "ok"
+    if isinstance(error, RetriesExceeded):  # of a FastHttpUser, around the error of the last try
+        error = error.__dict__.get("original") or error
     if isinstance(error, _NO_CONNECTION_IN_TIME):
         return "aborted_connection"
     if isinstance(error, _TIME_OUTS):
@@ -65,10 +71,10 @@ def reason_of(error: Any) -> str:
 
 
 class RequestEvents:
-    """Records the requests of tasks; those outside a task (on_start, on_stop, a greenlet of the
-    file's) are counted.
+    """Records the requests of tasks, and counts those outside a task (on_start, on_stop, a greenlet
+    of the file's).
 
-    limit_s: of a whole request, as for any load: what takes longer has timed out.
+    limit_s: of a whole request, as for any load; a longer request has timed out.
     """
 
     def __init__(self, record: Record, clock: Callable[[], float], limit_s: float) -> None:
@@ -79,16 +85,15 @@ class RequestEvents:
         self._names: set[str] = set()
 
     def listen(self, environment: Environment) -> None:
-        """Begin to listen."""
         environment.events.request.add_listener(self._on_request)
 
-    def ended(self, run: TaskRun, seat: Seat) -> None:
-        """A task that timed out is a failure, also where no request of it was under way."""
+    def end_task(self, run: TaskRun, seat: Seat) -> None:
+        """Record a task's time-out as a failure if none of its requests was under way."""
         if run.timed_out and run.open_requests == 0:
             self._time_out(run, seat.name, run.started_s)
 
-    def cut(self, run: TaskRun, name: str, sent_s: float) -> None:
-        """A request of a task that was ended at its time-out."""
+    def record_cut(self, run: TaskRun, name: str, sent_s: float) -> None:
+        """Record a request that was cut when its task was ended at the time-out."""
         self._time_out(run, self._bounded_name(name), sent_s)
 
     def _time_out(self, run: TaskRun, name: str, sent_s: float) -> None:
@@ -111,21 +116,21 @@ class RequestEvents:
         if run is None:
             self.outside += 1
             return
-        now_s, took_s = self.clock(), max(0.0, float(response_time or 0.0) / 1e3)
-        ago_s = took_s if start_time is None else max(took_s, time.time() - start_time)
+        now_s, duration_s = self.clock(), max(0.0, float(response_time or 0.0) / 1e3)
+        ago_s = duration_s if start_time is None else max(duration_s, time.time() - start_time)
         sent_s = max(run.started_s, now_s - ago_s)
         status = _number(getattr(response, "status_code", 0))
         outcome = outcome_of(exception, status)
-        if took_s > self._limit_s:
-            outcome, took_s = "time_out", self._limit_s
+        if duration_s > self._limit_s:
+            outcome, duration_s = "time_out", self._limit_s
         run.requests += 1
         size = _number(response_length)
         reason = "" if outcome == "ok" else reason_of(exception)
-        answer = Answer(outcome, status, size, sent_s + took_s, reason)
+        answer = Answer(outcome, status, size, sent_s + duration_s, reason)
         self._record(run, self._bounded_name(f"{request_type} {name}"), sent_s, answer)
 
     def _bounded_name(self, name: str) -> str:
-        """Return the name, or that of all others where there are too many."""
+        """Return the name, or `OTHER_NAMES` if there are too many names."""
         name = name[:NAME_MAX]
         if name not in self._names:
             if len(self._names) >= NAMES_MAX:
@@ -135,15 +140,15 @@ class RequestEvents:
 
 
 def limit_requests(events: RequestEvents, connect_s: float, response_s: float) -> None:
-    """Give requests of Locust's two clients the load's limits; a file's own, if shorter, hold too.
+    """Give requests of Locust's two clients the load's limits; shorter ones of the file hold too.
 
-    Before the file is imported: its classes inherit the limits.
+    Call it before the file is imported, because its classes inherit the limits.
     """
     FastHttpUser.connection_timeout = connect_s
     FastHttpUser.network_timeout = response_s
-    HttpSession.request = _watched(events, HttpSession.request)  # type: ignore[method-assign]
-    fast = _watched(events, FastHttpSession.request)
-    FastHttpSession.request = _limited(fast, connect_s + response_s, TimeoutError)  # type: ignore[method-assign]
+    HttpSession.request = _watch(events, HttpSession.request)  # type: ignore[method-assign]
+    watched_request = _watch(events, FastHttpSession.request)
+    FastHttpSession.request = _limit(watched_request, connect_s + response_s, TimeoutError)  # type: ignore[method-assign]
     send = HttpSession._send_request_safe_mode
 
     def send_with_limits(session: HttpSession, method: Any, url: Any, **options: Any) -> Any:
@@ -151,39 +156,41 @@ def limit_requests(events: RequestEvents, connect_s: float, response_s: float) -
             options["timeout"] = (connect_s, response_s)
         return send(session, method, url, **options)
 
-    limited = _limited(send_with_limits, connect_s + response_s, requests.ReadTimeout)
-    HttpSession._send_request_safe_mode = limited  # type: ignore[method-assign]
+    limited_send = _limit(send_with_limits, connect_s + response_s, requests.ReadTimeout)
+    HttpSession._send_request_safe_mode = limited_send  # type: ignore[method-assign]
 
 
-def _limited(call: Callable[..., Any], limit_s: float, error: type[Exception]) -> Any:
-    """Return the same call; what is not whole at the limit fails as Locust's clients know it."""
+def _limit(call: Callable[..., Any], limit_s: float, error: type[Exception]) -> Any:
+    """Return the call with a time limit. A request that is incomplete then fails with `error`,
+    which Locust's clients know.
+    """
 
     @functools.wraps(call)
-    def limited(*given: Any, **options: Any) -> Any:
+    def wrapper(*arguments: Any, **options: Any) -> Any:
         with gevent.Timeout(limit_s, error(f"no whole answer within {limit_s:g} s")):
-            return call(*given, **options)
+            return call(*arguments, **options)
 
-    return limited
+    return wrapper
 
 
-def _watched(events: RequestEvents, call: Callable[..., Any]) -> Any:
-    """Return the same call; a request under way in a task that is ended counts."""
+def _watch(events: RequestEvents, call: Callable[..., Any]) -> Any:
+    """Return the call such that a request under way is recorded when its task is ended."""
 
     @functools.wraps(call)
-    def watched(session: Any, method: Any, url: Any, *given: Any, **options: Any) -> Any:
+    def wrapper(session: Any, method: Any, url: Any, *arguments: Any, **options: Any) -> Any:
         seat = current_seat()
         run = seat.run if seat is not None else None
         sent_s = events.clock()
         try:
-            return call(session, method, url, *given, **options)
+            return call(session, method, url, *arguments, **options)
         except gevent.GreenletExit:
             if run is not None and run.timed_out:
                 name = options.get("name") or session.request_name or url
                 run.open_requests += 1
-                events.cut(run, f"{method} {name}", sent_s)
+                events.record_cut(run, f"{method} {name}", sent_s)
             raise
 
-    return watched
+    return wrapper
 
 
 def _number(value: Any) -> int:

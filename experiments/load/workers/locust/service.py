@@ -21,8 +21,8 @@ from experiments.load.tls import PlanTls, context_of
 
 
 def hosts_of(plan: LoadPlan) -> list[str]:
-    """Return the URLs that users are given in turn: a service's by its name, a fleet's by
-    address.
+    """Return the URLs that users get in turn: a service's with its name, a fleet's with its
+    addresses.
     """
     urls = [url.rstrip("/") for urls in plan.entries.values() for url in urls]
     if plan.target is None:
@@ -31,38 +31,40 @@ def hosts_of(plan: LoadPlan) -> list[str]:
 
 
 def resolve(target: PlanTarget) -> None:
-    """Give the target's name its address in this process, independently of resolvers."""
+    """Resolve the target's name to its address in this process, independently of resolvers."""
     name = urlsplit(f"//{target.authority}").hostname
     resolver = gevent.get_hub().resolver
-    ask = resolver.getaddrinfo
+    original = resolver.getaddrinfo
 
-    @functools.wraps(ask)
-    def known(host: Any, *more: Any, **options: Any) -> Any:
+    @functools.wraps(original)
+    def getaddrinfo(host: Any, *arguments: Any, **options: Any) -> Any:
         text = host.decode() if isinstance(host, bytes) else host
-        return ask(target.address if text == name else host, *more, **options)
+        return original(target.address if text == name else host, *arguments, **options)
 
-    resolver.getaddrinfo = known
+    resolver.getaddrinfo = getaddrinfo
 
 
 def check_certificates(tls: PlanTls) -> None:
-    """Both of Locust's clients trust whom the plan trusts, whatever the file says of it.
+    """Make both of Locust's clients check certificates by the plan's rules, whatever the file says.
 
-    Before the file is imported. One context serves all users: to load certificates takes long.
+    Call it before the file is imported. One context serves all users, because loading certificates
+    takes long.
     """
     context = context_of(tls)
     locust.clients._preloaded_ssl_context = context
-    told = {"verify": not tls.insecure}
-    HttpSession._send_request_safe_mode = _with(HttpSession._send_request_safe_mode, told)  # type: ignore[method-assign]
-    # geventhttpclient gives the file of those whom this host trusts, which the plan's replace.
-    told_fast = {"insecure": tls.insecure, "ssl_context_factory": lambda **_: context}
-    FastHttpSession.__init__ = _with(FastHttpSession.__init__, told_fast)  # type: ignore[method-assign]
+    session_options = {"verify": not tls.insecure}
+    send = HttpSession._send_request_safe_mode
+    HttpSession._send_request_safe_mode = _with_options(send, session_options)  # type: ignore[method-assign]
+    # geventhttpclient loads this host's authorities; the plan's context replaces them.
+    fast_options = {"insecure": tls.insecure, "ssl_context_factory": lambda **_: context}
+    FastHttpSession.__init__ = _with_options(FastHttpSession.__init__, fast_options)  # type: ignore[method-assign]
 
 
-def _with(call: Callable[..., Any], told: Mapping[str, Any]) -> Any:
-    """Return the same call with these options, whatever it is given."""
+def _with_options(call: Callable[..., Any], fixed_options: Mapping[str, Any]) -> Any:
+    """Return the call with these options in place of those that it gets."""
 
     @functools.wraps(call)
-    def always(*given: Any, **options: Any) -> Any:
-        return call(*given, **{**options, **told})
+    def wrapper(*arguments: Any, **options: Any) -> Any:
+        return call(*arguments, **{**options, **fixed_options})
 
-    return always
+    return wrapper

@@ -18,8 +18,8 @@ from experiments.load.plan import LoadPlan
 
 
 def share(plan: LoadPlan, worker: int, workers: int) -> LoadPlan:
-    """Return the share of worker `worker` of `workers`, with only the operations that it
-    asks for.
+    """Return the share of worker number `worker` of `workers`, with only the operations that it
+    asks.
     """
     in_flight, more = divmod(plan.load.max_in_flight, workers)
     load = plan.load.model_copy(
@@ -42,14 +42,14 @@ def share(plan: LoadPlan, worker: int, workers: int) -> LoadPlan:
 
 
 def pool_shares(weights: Sequence[float], size: int) -> list[int]:
-    """Users of each class of a Locust file: `size` by weight, at least one of each.
+    """Return the number of users of each class of a Locust file: `size` by weight, at least one.
 
     Parameters: weights (n,) > 0; size >= 1. Returns: (n,), whose sum is `size`, or n if that is
     more.
     """
     total = sum(weights)
     counts = [max(1, int(size * weight / total)) for weight in weights]
-    while sum(counts) > max(size, len(weights)):  # each class has one, so small ones took more
+    while sum(counts) > max(size, len(weights)):  # small classes got more than their share
         most = max(range(len(weights)), key=lambda k: counts[k] / weights[k] * (counts[k] > 1))
         counts[most] -= 1
     while sum(counts) < size:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
-_HOSTS_MAX = 100  # that are counted by name
+_HOSTS_MAX = 100  # hosts that are counted by name
 
 
 class OtherHost(ConnectionRefusedError):
@@ -25,7 +25,7 @@ class TargetGuard:
     """Refuses every connection but those to `allowed`, (IP address, port)."""
 
     def __init__(self, allowed: Collection[tuple[str, int]] = ()) -> None:
-        self.asked: Counter[str] = Counter()
+        self.requests: Counter[str] = Counter()
         self._allowed = set(allowed)
         self._addresses = {address for address, _ in allowed}
 
@@ -33,11 +33,11 @@ class TargetGuard:
         """Begin to watch, for the rest of the process: an audit hook cannot be removed."""
         sys.addaudithook(self._hook)
 
-    def words(self) -> str:
-        """Return the hosts that were asked, each with how often; empty if none was."""
+    def describe(self) -> str:
+        """Return the refused hosts and how often each was asked; empty if none was."""
         return ", ".join(
             f"{host} ({count} time{'s' * (count != 1)})"
-            for host, count in self.asked.most_common(5)
+            for host, count in self.requests.most_common(5)
         )
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -55,13 +55,13 @@ class TargetGuard:
         if name is not None and name not in self._addresses:
             self._refuse(f"{name}:{port}" if port else str(name))
 
-    def _check_address(self, one: socket.socket, address: Any) -> None:
-        if one.family not in (socket.AF_INET, socket.AF_INET6) or not address:
+    def _check_address(self, connection: socket.socket, address: Any) -> None:
+        if connection.family not in (socket.AF_INET, socket.AF_INET6) or not address:
             return
         if tuple(address[:2]) not in self._allowed:
             self._refuse(f"{address[0]}:{address[1]}")
 
     def _refuse(self, host: str) -> None:
-        if host in self.asked or len(self.asked) < _HOSTS_MAX:
-            self.asked[host] += 1
+        if host in self.requests or len(self.requests) < _HOSTS_MAX:
+            self.requests[host] += 1
         raise OtherHost(f"{host} is no host of this design's fleet")

@@ -29,7 +29,7 @@ class Alarm:
     """One timer, for one greenlet at a time."""
 
     def __init__(self) -> None:
-        self._file = _checked(
+        self._file = _check_result(
             _LIBC.timerfd_create(_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC), "timerfd_create"
         )
         self._hub: Any = gevent.get_hub()
@@ -39,7 +39,7 @@ class Alarm:
         """Return at this time, or at once if it is past; other greenlets run meanwhile."""
         seconds, rest = divmod(max(monotonic_s, 1e-3), 1.0)
         timer = _Timer(_Time(0, 0), _Time(int(seconds), int(rest * 1e9)))
-        _checked(
+        _check_result(
             _LIBC.timerfd_settime(self._file, _ABSOLUTE, ctypes.byref(timer), None),
             "timerfd_settime",
         )
@@ -52,7 +52,7 @@ class Alarm:
         os.close(self._file)
 
 
-def _checked(result: int, call: str) -> int:
+def _check_result(result: int, call: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{call}: {os.strerror(number)}")

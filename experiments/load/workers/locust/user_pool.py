@@ -35,10 +35,10 @@ from experiments.load.workers.locust.sharding import pool_shares
 
 _SPAWN_EVERY_S = 0.02  # a user
 _SPAWN_S = 10.0  # all of them, at most
-ERRORS_MAX = 20  # that are told apart
+ERRORS_MAX = 20  # different errors that are counted
 LOOK_EVERY_S = 0.1
 _AGAIN_S = 1.0  # before a user that could not be replaced is tried again
-_KILLED_S = 1.0  # a user that is told to end has so long
+_KILLED_S = 1.0  # time for a user that was told to end
 _STOP_S = 3.0
 _SEAT = "sparecraft_seat"
 
@@ -80,15 +80,15 @@ class Seat:
 
 
 def current_seat() -> Seat | None:
-    """Return the seat of the user in whose greenlet, or one that it has spawned, this is called."""
-    found = getattr(gevent.getcurrent(), "spawn_tree_locals", None) or {}
-    seat = found.get(_SEAT)
+    """Return the seat of the user whose greenlet, or a greenlet spawned by it, makes this call."""
+    tree_locals = getattr(gevent.getcurrent(), "spawn_tree_locals", None) or {}
+    seat = tree_locals.get(_SEAT)
     return seat if isinstance(seat, Seat) else None
 
 
 @dataclass
 class Counts:
-    """The state of the pool, and the past of its tasks."""
+    """Counts of tasks, of replaced users, and of errors."""
 
     not_started: int = 0
     no_request: int = 0
@@ -106,7 +106,7 @@ class Counts:
 class UserPool:
     """The users of one Locust file, by class; `size` in all, at least one of each class.
 
-    Parameters: hosts, which users are given in turn; ended is told of each task that has ended.
+    Parameters: hosts, which users get in turn; on_end, called with each task that has ended.
     """
 
     def __init__(
@@ -119,31 +119,31 @@ class UserPool:
         *,
         task_timeout_s: float,
         clock: Callable[[], float],
-        ended: Callable[[TaskRun, Seat], None],
+        on_end: Callable[[TaskRun, Seat], None],
     ) -> None:
         self.counts = Counts()
         self._environment = environment
         self._path = path
-        self._classes = {one.__name__: one for one, _ in classes}
+        self._classes = {user_class.__name__: user_class for user_class, _ in classes}
         self._task_timeout_s = task_timeout_s
         self._clock = clock
-        self._ended = ended
+        self._on_end = on_end
         self._stopping = False
         self._free: dict[str, deque[Seat]] = {name: deque() for name in self._classes}
-        turn = itertools.cycle(hosts)
+        host_cycle = itertools.cycle(hosts)
         shares = pool_shares([weight for _, weight in classes], size)
         self.seats = [
-            Seat(one.__name__, next(turn))
-            for (one, _), count in zip(classes, shares, strict=True)
+            Seat(user_class.__name__, next(host_cycle))
+            for (user_class, _), count in zip(classes, shares, strict=True)
             for _ in range(count)
         ]
         environment.events.user_error.add_listener(self._on_user_error)
         _change_waits(self)
 
     def start(self, limit_s: float, look: Callable[[], None]) -> None:
-        """Make every user, tell the file so, and wait until each has had its on_start.
+        """Make every user, fire spawning_complete, and wait for the end of each on_start.
 
-        Parameters: look is called all the time, and may raise. Raises: LocustFileFailed.
+        Parameters: look is called again and again, and may raise. Raises: LocustFileFailed.
         """
         end_s = self._clock() + limit_s
         for seat in self.seats:
@@ -156,13 +156,13 @@ class UserPool:
             if self._clock() > end_s:
                 done = sum(seat.ready for seat in self.seats)
                 raise LocustFileFailed(
-                    f"{done} of {len(self.seats)} users have had on_start after {limit_s:.0f} s"
+                    f"{done:,} of {len(self.seats):,} users have had on_start after {limit_s:.0f} s"
                 )
             gevent.sleep(_SPAWN_EVERY_S)
         look()
 
     def begin(self, name: str, run: TaskRun) -> bool:
-        """Have a free user of a class do its next task; False: none is free."""
+        """Let a free user of a class do its next task. Returns False if no user is free."""
         free = self._free[name]
         if not free:
             self.counts.not_started += 1
@@ -189,7 +189,7 @@ class UserPool:
                 run.timed_out = True
                 self.counts.timed_out += 1
                 greenlet.kill(block=False)
-            elif over_s > _KILLED_S:  # it keeps the exception to itself, or stays in on_stop
+            elif over_s > _KILLED_S:  # it has caught the exception, or stays in on_stop
                 greenlet.spawn_tree_locals.pop(_SEAT, None)
                 greenlet.kill(block=False)
                 seat.greenlet = None
@@ -197,13 +197,13 @@ class UserPool:
                 self._replace(seat)
 
     def stop(self) -> None:
-        """End every user; their on_stop is given a moment."""
+        """End every user; on_stop has a short time."""
         self._stopping = True
-        alive = [seat.greenlet for seat in self.seats if seat.greenlet is not None]
-        gevent.killall(alive, block=True, timeout=_STOP_S)
+        greenlets = [seat.greenlet for seat in self.seats if seat.greenlet is not None]
+        gevent.killall(greenlets, block=True, timeout=_STOP_S)
 
     def next_run(self, seat: Seat) -> None:
-        """End a task, in a user's greenlet; returns when the next arrival has come."""
+        """End a task, in a user's greenlet, and wait for the next arrival."""
         user = seat.user
         assert user is not None
         if user._state == LOCUST_STATE_STOPPING:
@@ -221,7 +221,7 @@ class UserPool:
         seat.run.started_s = self._clock()
 
     def before_task(self, seat: Seat) -> None:
-        """Let a first task that is no TaskSet wait as others do; runs in the user's greenlet."""
+        """Make a first task that is no TaskSet wait for an arrival too, in the user's greenlet."""
         if not seat.ready:
             self.next_run(seat)
 
@@ -231,47 +231,47 @@ class UserPool:
         return seat.ready
 
     def _seat_user(self, seat: Seat) -> None:
-        kind = self._classes[seat.name]
-        kind.host = seat.host
+        user_class = self._classes[seat.name]
+        user_class.host = seat.host
         runner = self._environment.runner
         assert runner is not None
         seat.ready, seat.error = False, ""
         seat.gate.clear()
         try:
-            seat.user = kind(self._environment)
+            seat.user = user_class(self._environment)
         except Exception as error:
-            seat.error = self._place(error)
+            seat.error = self._locate(error)
             return
-        greenlet = runner.user_greenlets.spawn(self._live, seat.user, seat)
+        greenlet = runner.user_greenlets.spawn(self._run_user, seat.user, seat)
         greenlet.spawn_tree_locals = {_SEAT: seat}  # what it spawns has them too
         seat.greenlet = seat.user._greenlet = greenlet
         seat.user._group = runner.user_greenlets
         greenlet.link(lambda _: self._replace_user(seat, greenlet))
 
-    def _live(self, user: User, seat: Seat) -> None:
+    def _run_user(self, user: User, seat: Seat) -> None:
         try:
             user.run()
         except (Exception, SystemExit, KeyboardInterrupt) as error:
-            text = self._place(error)
+            text = self._locate(error)
             seat.error = seat.error or text
             if seat.run is not None:
                 seat.run.raised = True
             self.counts.add_error(text)
 
     def _replace_user(self, seat: Seat, greenlet: gevent.Greenlet) -> None:
-        """A user has ended: its task too, and another takes its place."""
+        """End the task of a user that has ended, and put another user in its place."""
         if seat.greenlet is not greenlet:
             return
-        began = seat.ready
+        had_started = seat.ready
         self._end_run(seat)
         if seat in self._free[seat.name]:
             self._free[seat.name].remove(seat)
         if self._stopping:
             return
-        if not began:
+        if not had_started:
             seat.error = seat.error or "it ended itself in on_start"
         self.counts.replaced += 1
-        gevent.spawn_later(0.0 if began else _AGAIN_S, self._replace, seat)
+        gevent.spawn_later(0.0 if had_started else _AGAIN_S, self._replace, seat)
 
     def _replace(self, seat: Seat) -> None:
         if not self._stopping:
@@ -285,11 +285,11 @@ class UserPool:
             return
         self.counts.raised += run.raised
         self.counts.no_request += run.requests == 0
-        self._ended(run, seat)
+        self._on_end(run, seat)
 
     def _on_user_error(self, exception: BaseException, **_: Any) -> None:
-        """Locust has caught what a task has raised, or an on_start."""
-        text = self._place(exception)
+        """Count an exception of a task or an on_start, which Locust has caught."""
+        text = self._locate(exception)
         self.counts.add_error(text)
         seat = current_seat()
         if seat is None:
@@ -299,7 +299,7 @@ class UserPool:
         elif seat.run is not None:
             seat.run.raised = True
 
-    def _place(self, error: BaseException) -> str:
+    def _locate(self, error: BaseException) -> str:
         line, text = error_place(self._path, error)
         return f"{self._path.name}:{line}: {text[:300]}" if line else text[:300]
 
@@ -311,15 +311,15 @@ def _change_waits(pool: UserPool) -> None:
         del task_set
         seat = current_seat()
         if seat is None or gevent.getcurrent() is not seat.greenlet:
-            raise StopUser  # a user that was given up, or a greenlet that is none
+            raise StopUser  # a user that was given up, or a greenlet without a user
         pool.next_run(seat)
 
     TaskSet.wait = wait  # type: ignore[method-assign]
     for kind in (TaskSet, DefaultTaskSet):
-        kind.execute_task = _gated(pool, kind.execute_task)  # type: ignore[method-assign]
+        kind.execute_task = _gate(pool, kind.execute_task)  # type: ignore[method-assign]
 
 
-def _gated(pool: UserPool, execute: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+def _gate(pool: UserPool, execute: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
     def execute_task(task_set: TaskSet, task: Any) -> None:
         is_set = isinstance(task, type) and issubclass(task, TaskSet)
         seat = current_seat()

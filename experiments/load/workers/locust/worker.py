@@ -47,21 +47,21 @@ _LINGER_MS = 2000
 
 
 class LineSender(Records):
-    """Records on their way to the master. What was sent and never arrived, the master misses."""
+    """Sends records to the master, which notices those that do not arrive."""
 
     def __init__(self, runner: WorkerRunner) -> None:
         super().__init__()
         self._runner = runner
 
     def flush(self) -> None:
-        """Send what is queued."""
+        """Send the queued records."""
         lines, self._lines = self._lines, []
         if lines:
             self._runner.send_message("lines", {"lines": b"".join(lines)})
 
 
 class Work:
-    """One share of one block, from the master's first message to the last word about it."""
+    """One share of one block, from the master's first message to the final report."""
 
     def __init__(self, runner: WorkerRunner) -> None:
         self.complete = False
@@ -78,7 +78,7 @@ class Work:
         runner.send_message("hello", {"host": socket.gethostname(), "kernel": kernel()})
 
     def carry_out(self) -> None:
-        """Wait for the word to go, run the share, and tell the master the end of it."""
+        """Wait for `go`, run the share, and report its end to the master."""
         assert self._plan is not None  # the share is sent before the user is
         try:
             record = self._records.append
@@ -93,14 +93,14 @@ class Work:
         self.close()
 
     def close(self, error: str | None = None) -> None:
-        """Give up what is in flight, send what is left to send and say so; once."""
+        """Give up the requests in flight, send the remaining records and report the end; once."""
         if self._closed:
             return
         self._closed = True
-        ended = self._plan_runner.end() if self._plan_runner else {"launched": 0}
+        totals = self._plan_runner.end() if self._plan_runner else {"launched": 0}
         self._records.flush()
         cpu = self._plan_runner.cpu() if self._plan_runner else {}
-        self._runner.send_message("finished", {**ended, **cpu, "error": error})
+        self._runner.send_message("finished", {**totals, **cpu, "error": error})
 
     def _on_share(self, msg: Any, **_: Any) -> None:
         self._plan = PLAN.validate_json(msg.data["plan"])
@@ -123,7 +123,7 @@ class ShareUser(User):
 
     @task
     def run_plan(self) -> None:
-        """The share, once; Locust would begin again after an exception."""
+        """Run the share once; after an exception Locust would begin again."""
         work, ShareUser.work = ShareUser.work, None
         if work is not None:
             work.carry_out()
@@ -131,12 +131,12 @@ class ShareUser(User):
 
 
 def run_worker(host: str, port: int, connect_timeout_s: float) -> int:
-    """Carry out one share for the master there; the exit code.
+    """Carry out one share for the master at this address, and return the exit code.
 
     Raises: EnvironmentMissing if no master answers in time.
     """
     environment = Environment(user_classes=[ShareUser], events=events)
-    runner = _connected(environment, host, port, connect_timeout_s)
+    runner = _connect(environment, host, port, connect_timeout_s)
     work = ShareUser.work = Work(runner)
 
     def leave() -> None:
@@ -151,11 +151,11 @@ def run_worker(host: str, port: int, connect_timeout_s: float) -> int:
     watch.kill()
     context = runner.client.socket.context
     runner.client.close(linger=_LINGER_MS)
-    context.term()  # the last messages are on their way
+    context.term()  # waits until the last messages are sent
     return 0 if work.complete else 1
 
 
-def _connected(environment: Environment, host: str, port: int, timeout_s: float) -> WorkerRunner:
+def _connect(environment: Environment, host: str, port: int, timeout_s: float) -> WorkerRunner:
     try:
         with gevent.Timeout(timeout_s):
             return environment.create_worker_runner(host, port)
@@ -169,7 +169,7 @@ def _connected(environment: Environment, host: str, port: int, timeout_s: float)
 
 
 def _watch_master(environment: Environment, leave: Any) -> None:
-    """Ends the worker when the master fell silent: Locust itself would wait for a minute."""
+    """End the worker when the master is silent: Locust itself would wait for a minute."""
     heard_s = time.monotonic()
 
     def on_heartbeat(**_: Any) -> None:
@@ -184,7 +184,6 @@ def _watch_master(environment: Environment, leave: Any) -> None:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.load.workers.locust.worker",
         description="Send one share of a block of load for a Locust master, then end. "
@@ -201,10 +200,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         metavar="SECONDS",
         help="give up when no master answers for so long (default: %(default)s)",
     )
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        code = run_worker(asked.master, asked.port, asked.connect_timeout)
+        code = run_worker(options.master, options.port, options.connect_timeout)
     except EnvironmentMissing as error:
         logging.error("%s", error)
         code = error.exit_code

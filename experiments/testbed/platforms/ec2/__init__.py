@@ -10,8 +10,8 @@ from experiments.testbed.platforms.base import (
     CostEstimate,
     Elsewhere,
     FleetRow,
-    Given,
     Option,
+    OptionValues,
     Platform,
     PlatformEntry,
 )
@@ -67,8 +67,8 @@ class _Ec2:
 
         return AttachedFleet(experiment)
 
-    def attached(self, inventory: Inventory, identity: Identity) -> Platform:
-        """Refused: its machines are powered from where they were made."""
+    def attach_to(self, inventory: Inventory, identity: Identity) -> Platform:
+        """Raise InputError: its machines are powered from where they were made."""
         del identity
         raise InputError(
             "--attach",
@@ -77,49 +77,50 @@ class _Ec2:
             hint="`sparecraft run DESIGN --platform ec2` measures it from its first load machine.",
         )
 
-    def elsewhere(self, design: Design, given: Given, narrator: Narrator) -> Elsewhere | None:
+    def elsewhere(
+        self, design: Design, options: OptionValues, narrator: Narrator
+    ) -> Elsewhere | None:
         """Return a run on the first load machine; None if this is that machine."""
         from experiments.testbed.platforms.ec2 import attached, platform
         from experiments.testbed.platforms.ec2.bundle import pack
         from experiments.testbed.platforms.ec2.remote_run import RemoteRun
 
-        if attached.HANDED.exists():
+        if attached.FLEET_FILE.exists():
             return None
-        rented = platform.Ec2Platform(design.fleet.experiment, given["region"])
-        rented.aws.account()  # packing takes a minute: not for whom AWS does not know
-        pack(rented.stack.directory, design, narrator)
-        return RemoteRun(design, rented, given, narrator)
+        ec2_platform = platform.Ec2Platform(design.fleet.experiment, options["region"])
+        ec2_platform.aws.account()  # before the packing, which takes a minute
+        pack(ec2_platform.stack.directory, design, narrator)
+        return RemoteRun(design, ec2_platform, options, narrator)
 
-    def for_up(self, design: Design, given: Given, narrator: Narrator) -> CostEstimate:
-        """Planned and priced."""
+    def for_up(self, design: Design, options: OptionValues, narrator: Narrator) -> CostEstimate:
+        """Return the fleet with a plan and a price."""
         from experiments.testbed.platforms.ec2 import platform
         from experiments.testbed.platforms.ec2.bundle import pack
         from experiments.testbed.platforms.ec2.cost_estimate import offer
 
-        rented = platform.Ec2Platform(design.fleet.experiment, given["region"])
-        rented.aws.account()  # packing takes a minute: not for whom AWS does not know
-        pack(rented.stack.directory, design, narrator)
-        return offer(design, rented, given, narrator)
+        ec2_platform = platform.Ec2Platform(design.fleet.experiment, options["region"])
+        ec2_platform.aws.account()  # before the packing, which takes a minute
+        pack(ec2_platform.stack.directory, design, narrator)
+        return offer(design, ec2_platform, options, narrator)
 
-    def for_down(self, experiment: str, given: Given) -> Platform:
+    def for_down(self, experiment: str, options: OptionValues) -> Platform:
         """Return the fleet, from wherever there are credentials."""
         from experiments.testbed.platforms.ec2 import platform
 
-        return platform.Ec2Platform(experiment, given["region"])
+        return platform.Ec2Platform(experiment, options["region"])
 
     def experiments(self) -> list[str]:
-        """Return the fleets that were made here."""
         from experiments.testbed.platforms.ec2.platform import STACK
-        from experiments.testbed.platforms.terraform import stated
+        from experiments.testbed.platforms.terraform import list_experiments
 
-        return stated(STACK)
+        return list_experiments(STACK)
 
-    def fleets(self, given: Given) -> list[FleetRow]:
+    def fleets(self, options: OptionValues) -> list[FleetRow]:
         """Return the resources with our tags in one region of the account."""
         from experiments.testbed.platforms.ec2.aws import Aws
         from experiments.testbed.platforms.ec2.resources import fleets
 
-        return fleets(Aws(given["region"]))
+        return fleets(Aws(options["region"]))
 
 
 PLATFORM: PlatformEntry = _Ec2()

@@ -18,11 +18,11 @@ from experiments.testbed.platforms.ec2.aws import Aws
 from experiments.testbed.platforms.ec2.machines import Ec2Machines
 from experiments.testbed.platforms.terraform import Progress
 
-HANDED = Path("/etc/sparecraft/runner.json")
+FLEET_FILE = Path("/etc/sparecraft/runner.json")
 
 
-class Handed(BaseModel):
-    """The file's content."""
+class FleetFile(BaseModel):
+    """The content of the file that the stack leaves on the first load machine."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,26 +37,26 @@ class AttachedFleet(Ec2Machines):
     reachable = True
     is_attached = True
 
-    def __init__(self, experiment: str, file: Path = HANDED) -> None:
-        """Raises EnvironmentMissing where `file` is not there or of another experiment."""
-        self._handed = _read(file)
-        if self._handed.fleet.experiment != experiment:
+    def __init__(self, experiment: str, file: Path = FLEET_FILE) -> None:
+        """Raises EnvironmentMissing if `file` is missing or of another experiment."""
+        self._content = _read_fleet_file(file)
+        if self._content.fleet.experiment != experiment:
             raise EnvironmentMissing(
                 str(file),
                 expected=f"the fleet of {experiment}",
-                got=f"that of {self._handed.fleet.experiment}",
+                got=f"that of {self._content.fleet.experiment}",
                 hint="Run that design, or make this one's fleet: "
                 f"`sparecraft up {experiment} --platform ec2`.",
             )
-        super().__init__(experiment, Aws(self._handed.region))
+        super().__init__(experiment, Aws(self._content.region))
 
     def check(self) -> None:
-        """Nothing: the fleet was handed over."""
+        """Do nothing, because the fleet was handed over."""
 
     def up(self, tfvars: Path, progress: Progress) -> Inventory:
         """Return the fleet as it is. Raises EnvironmentMissing if it is not the one of `tfvars`."""
-        asked = check(read_tfvars(tfvars), Fleet).machine_names
-        missing = sorted(set(asked) - {one.name for one in self.inventory().machines})
+        names = check(read_tfvars(tfvars), Fleet).machine_names
+        missing = sorted(set(names) - {machine.name for machine in self.inventory().machines})
         if missing:
             raise EnvironmentMissing(
                 f"fleet {self.experiment}",
@@ -68,15 +68,13 @@ class AttachedFleet(Ec2Machines):
         return self.inventory()
 
     def inventory(self) -> Inventory:
-        """Return the inventory."""
-        return self._handed.fleet
+        return self._content.fleet
 
     def identity(self) -> Identity:
-        """Return the client certificate for the agents' API."""
-        return self._handed.identity
+        return self._content.identity
 
     def down(self, progress: Progress) -> list[str]:
-        """Removes nothing: the fleet is not this machine's."""
+        """Remove nothing, because the fleet is not this machine's."""
         progress("the fleet stays; `sparecraft down` removes it where it was made")
         return []
 
@@ -85,9 +83,9 @@ class AttachedFleet(Ec2Machines):
         return []
 
 
-def _read(file: Path) -> Handed:
+def _read_fleet_file(file: Path) -> FleetFile:
     try:
-        return Handed.model_validate_json(file.read_text())
+        return FleetFile.model_validate_json(file.read_text())
     except (OSError, ValidationError) as error:
         got = str(getattr(error, "strerror", None) or error)
         raise EnvironmentMissing(

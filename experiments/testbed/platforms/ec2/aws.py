@@ -1,6 +1,6 @@
 """AWS's APIs: clients with limited waits, and errors with a remedy.
 
-    with answering("ec2 stop_instances i-1", aws.region):
+    with aws_errors("ec2 stop_instances i-1", aws.region):
         aws.client("ec2").stop_instances(InstanceIds=["i-1"])
 
 Credentials and endpoint are boto3's: environment variables, profile or role.
@@ -80,7 +80,7 @@ _NO_CREDENTIALS = (
 
 
 class AwsRefused(EnvironmentMissing):
-    """AWS answered, and refused; `code` is its word for it."""
+    """AWS answered, and refused; `code` is AWS's code of the error."""
 
     code = ""
 
@@ -90,7 +90,7 @@ class Aws:
 
     def __init__(self, region: str | None) -> None:
         """`region` None: that of the environment or profile. Raises InputError for no region."""
-        with answering("AWS configuration", region or ""):
+        with aws_errors("AWS configuration", region or ""):
             core = sessions.get_session()
             core.register_component("data_loader", _LOADER)
             core.get_scoped_config()  # refuses a profile that is not there
@@ -99,41 +99,38 @@ class Aws:
         self._clients: dict[str, object] = {}
 
     def client(self, service: str) -> Any:
-        """Return the service's client in this region."""
         if service not in self._clients:
-            made = self._session.client(service, region_name=self.region, config=_CONFIG)
-            self._clients[service] = made
+            client = self._session.client(service, region_name=self.region, config=_CONFIG)
+            self._clients[service] = client
         return self._clients[service]
 
     def call(self, service: str, operation: str, **arguments: Any) -> Any:
-        """One call. Raises AwsRefused, or EnvironmentMissing where there is no answer."""
-        with answering(f"{service} {operation}", self.region):
+        """Call an operation. Raises AwsRefused, or EnvironmentMissing if there is no answer."""
+        with aws_errors(f"{service} {operation}", self.region):
             return getattr(self.client(service), operation)(**arguments)
 
     def pages(self, service: str, operation: str, key: str, **arguments: Any) -> list[Any]:
         """Return the entries under `key` of all pages of a listing. Raises as `call` does."""
-        with answering(f"{service} {operation}", self.region):
+        with aws_errors(f"{service} {operation}", self.region):
             client = self.client(service)
             if not client.can_paginate(operation):
                 return list(getattr(client, operation)(**arguments).get(key, []))
-            found = client.get_paginator(operation).paginate(**arguments)
-            return [entry for page in found for entry in page.get(key, [])]
+            pages = client.get_paginator(operation).paginate(**arguments)
+            return [entry for page in pages for entry in page.get(key, [])]
 
     def transfer(self, operation: str, *arguments: str) -> None:
-        """A file to S3 or from there, in parts where it is large: `upload_file` or `download_file`
-        of its client. Raises as `call` does."""
-        with answering(f"s3 {operation}", self.region):
+        """Copy a file to or from S3, a large one in parts, by `upload_file` or `download_file` of
+        its client. Raises as `call` does."""
+        with aws_errors(f"s3 {operation}", self.region):
             getattr(self.client("s3"), operation)(*arguments)
 
     def link(self, operation: str, bucket: str, key: str, valid_s: int) -> str:
-        """Return a URL with which whoever has it does `operation` on one object, with our
-        rights.
-        """
+        """Return a URL for `valid_s` whose holder may do `operation` on an object as we may."""
         # By path, so that the host is the region's: a new bucket's own name leads elsewhere first.
         by_path = Config(signature_version="s3v4", s3={"addressing_style": "path"})
         client = self._session.client("s3", region_name=self.region, config=by_path)
-        asked = {"Bucket": bucket, "Key": key}
-        return str(client.generate_presigned_url(operation, Params=asked, ExpiresIn=valid_s))
+        parameters = {"Bucket": bucket, "Key": key}
+        return str(client.generate_presigned_url(operation, Params=parameters, ExpiresIn=valid_s))
 
     def account(self) -> str:
         """Return the owner of these credentials. Raises EnvironmentMissing if there are none."""
@@ -141,18 +138,18 @@ class Aws:
 
 
 @contextmanager
-def answering(place: str, region: str) -> Iterator[None]:
-    """Turns what boto3 raises into errors of ours."""
-    where = f"{place}, region {region}" if region else place
+def aws_errors(place: str, region: str) -> Iterator[None]:
+    """Turn boto3's errors into errors of ours."""
+    full_place = f"{place}, region {region}" if region else place
     try:
         yield
     except exceptions.ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
         got = f"{code}: {str(error.response.get('Error', {}).get('Message', '')).rstrip('.')}"
         hint = ADVICE.get(code, "Mend what AWS names and call again.")
-        refused = AwsRefused(where, expected="success", got=got, hint=hint)
-        refused.code = code
-        raise refused from error
+        refusal = AwsRefused(full_place, expected="success", got=got, hint=hint)
+        refusal.code = code
+        raise refusal from error
     except _NO_CREDENTIALS as error:
         got = str(error).rstrip(".")
         raise EnvironmentMissing(
@@ -160,7 +157,7 @@ def answering(place: str, region: str) -> Iterator[None]:
         ) from error
     except (exceptions.BotoCoreError, ResponseParserError, Boto3Error) as error:
         raise EnvironmentMissing(
-            where,
+            full_place,
             expected="an answer",
             got=str(error).rstrip("."),
             hint="See whether the network lets this machine reach AWS, and whether "
@@ -169,22 +166,28 @@ def answering(place: str, region: str) -> Iterator[None]:
         ) from error
 
 
-def advice(said: str) -> str | None:
-    """Advice on a text that names one of AWS's error codes, such as Terraform's."""
+def advice(text: str) -> str | None:
+    """Return advice on a text that names one of AWS's error codes, such as Terraform's output."""
     for code, hint in ADVICE.items():
-        if re.search(rf"\b{code}\b", said):
+        if re.search(rf"\b{code}\b", text):
             return hint
-    if "No valid credential sources found" in said:
+    if "No valid credential sources found" in text:
         return _CREDENTIALS
     return None
 
 
 def _check_region(session: Any, region: str | None) -> str:
     partitions = session.get_available_partitions()
-    known = sorted({r for p in partitions for r in session.get_available_regions("ec2", p)})
-    if region in known:
+    regions = sorted(
+        {
+            name
+            for partition in partitions
+            for name in session.get_available_regions("ec2", partition)
+        }
+    )
+    if region in regions:
         return str(region)
-    near = get_close_matches(region or "", known, n=1, cutoff=0.6)
+    near = get_close_matches(region or "", regions, n=1, cutoff=0.6)
     raise InputError(
         "region",
         expected="the code of an AWS region, such as eu-west-1",

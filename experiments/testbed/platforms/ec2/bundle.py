@@ -13,21 +13,21 @@ _MODULES_BELOW = 3  # infra/stacks/ec2
 
 
 def pack(stack: Path, design: Design, narrator: Narrator) -> None:
-    """Pack it anew, with the design's own roles: the same files give the same archive, and change
-    no machine. Nothing where the stack is in no checkout. Raises EnvironmentMissing."""
+    """Pack the bundle, with the design's own roles. The same files give the same archive, which
+    changes no machine. Does nothing if the stack is in no checkout. Raises EnvironmentMissing."""
     program = stack.resolve().parents[_MODULES_BELOW - 1] / "ci" / "bundle"
     if not program.exists():
         return
     roles = design.directory.resolve() / "roles"
     command = [str(program), *([str(roles)] if any(roles.glob("*/role.json")) else [])]
     with narrator.step("Packing what machines are made of (ci/bundle)"):
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    for line in done.stdout.splitlines():
+        process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    for line in process.stdout.splitlines():
         narrator.detail(line)
-    if done.returncode != 0:
+    if process.returncode != 0:
         raise EnvironmentMissing(
             "ci/bundle",
             expected="roles, agents and Python in build/bundle",
-            got=done.stderr.strip()[-2000:] or f"exit code {done.returncode}",
+            got=process.stderr.strip()[-2000:] or f"exit code {process.returncode}",
             hint="Correct the named problem (`make build` makes the agents), then call again.",
         )

@@ -28,8 +28,8 @@ _IMAGE_GB = 8.0  # Debian's image, where a stack names no size
 
 
 @dataclass(frozen=True)
-class Rented:
-    """A machine that a plan holds; `disk_gb` is what is kept for it [GB]."""
+class RentedMachine:
+    """A machine of a plan; `disk_gb` is the size of its disks [GB]."""
 
     name: str
     instance_type: str
@@ -39,7 +39,7 @@ class Rented:
 
 @dataclass(frozen=True)
 class Quote:
-    """USD per hour by instance type, since when, and who says so."""
+    """USD per hour by instance type, with the date and the source of the prices."""
 
     usd_per_hour: Mapping[str, float]
     as_of: str
@@ -48,76 +48,77 @@ class Quote:
 
 @dataclass(frozen=True)
 class Bill:
-    """The cost of machines [USD]: an hour with the standbys off, and the most until their end."""
+    """The cost of machines [USD]: per hour with the standbys off, and the most until their end."""
 
-    machines: tuple[Rented, ...]
+    machines: tuple[RentedMachine, ...]
     quote: Quote
     ttl_hours: float
 
     @property
     def usd_per_hour(self) -> float:
-        """An hour with the standbys off, which keep their addresses and disks."""
-        on = [one for one in self.machines if not one.standby]
-        return self._usd_per_hour(on)
+        """The cost of an hour with the standbys off, which keep their addresses and disks."""
+        machines = [machine for machine in self.machines if not machine.standby]
+        return self._usd_per_hour(machines)
 
     @property
     def usd_most(self) -> float:
-        """Return the cost until the end of the time to live, with every machine on."""
+        """The cost until the end of the time to live, with every machine on."""
         return self.ttl_hours * self._usd_per_hour(self.machines)
 
     @property
     def disk_gb(self) -> float:
-        """All disks [GB]."""
-        return math.fsum(one.disk_gb for one in self.machines)
+        return math.fsum(machine.disk_gb for machine in self.machines)
 
-    def _usd_per_hour(self, on: Iterable[Rented]) -> float:
-        prices = [self.quote.usd_per_hour[one.instance_type] for one in on]
+    def _usd_per_hour(self, machines: Iterable[RentedMachine]) -> float:
+        prices = [self.quote.usd_per_hour[machine.instance_type] for machine in machines]
         addresses = USD_PER_ADDRESS_HOUR * len(self.machines)
         return math.fsum([*prices, addresses, self.disk_gb * USD_PER_GB_MONTH / HOURS_PER_MONTH])
 
 
-def planned_machines(plan: Mapping[str, Any]) -> tuple[Rented, ...]:
-    """Return the machines of `terraform show -json`: instances, and those that groups will keep
+def planned_machines(plan: Mapping[str, Any]) -> tuple[RentedMachine, ...]:
+    """Return the machines of `terraform show -json`: its instances, and those that its groups keep
     alive.
     """
     resources = list(_resources(plan["planned_values"]["root_module"]))
     templates = {
-        one.get("index"): one["values"] for one in resources if one["type"] == "aws_launch_template"
+        resource.get("index"): resource["values"]
+        for resource in resources
+        if resource["type"] == "aws_launch_template"
     }
-    found = []
-    for one in resources:
-        if one["type"] == "aws_instance":
-            found.append(_rented(one, one["values"], templates))
-        elif one["type"] == "aws_autoscaling_group":
-            machine = _rented(one, {}, templates)
-            found += [machine] * int(one["values"]["max_size"])
-    return tuple(sorted(found, key=lambda one: one.name))
+    machines = []
+    for resource in resources:
+        if resource["type"] == "aws_instance":
+            machines.append(_rented_machine(resource, resource["values"], templates))
+        elif resource["type"] == "aws_autoscaling_group":
+            machine = _rented_machine(resource, {}, templates)
+            machines += [machine] * int(resource["values"]["max_size"])
+    return tuple(sorted(machines, key=lambda machine: machine.name))
 
 
 def quote_of(region: str, types: Collection[str], book: str, today: date) -> tuple[Quote, str]:
-    """Prices of `types` and a remark: AWS's of today, else those of `book`, with the reason.
+    """Return prices of `types` and a remark: AWS's of today, else those of `book`, with the reason.
 
     Raises InputError where neither knows a type.
     """
     try:
         prices, remark = today_s_prices(region, types), ""
     except SparecraftError as error:
-        prices, remark = {}, f"AWS's pricing API gave no prices ({_line(error.got)})."
+        prices, remark = {}, f"AWS's pricing API gave no prices ({_first_line(error.got)})."
     missing = sorted(set(types) - set(prices))
     if not missing:
         return Quote(prices, today.isoformat(), SOURCE), remark
     if not remark:
         remark = f"AWS's pricing API knows no price of {', '.join(missing)} in {region}."
-    held = _of_book(price_book(book), region, types)
-    return held, f"{remark} These are of {held.as_of}."
+    book_quote = _book_quote(price_book(book), region, types)
+    return book_quote, f"{remark} These are of {book_quote.as_of}."
 
 
-def _line(said: str) -> str:
-    first = said.strip().splitlines()[0] if said.strip() else "no reason"
+def _first_line(text: str) -> str:
+    first = text.strip().splitlines()[0] if text.strip() else "no reason"
     return first if len(first) <= 160 else f"{first[:160]}..."
 
 
-def _of_book(book: PriceBook, region: str, types: Collection[str]) -> Quote:
+def _book_quote(book: PriceBook, region: str, types: Collection[str]) -> Quote:
     try:
         prices = {name: book.instance(region, name).usd_per_hour for name in sorted(types)}
     except SparecraftError as error:
@@ -131,13 +132,13 @@ def _of_book(book: PriceBook, region: str, types: Collection[str]) -> Quote:
 
 
 def _resources(module: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    below = [_resources(child) for child in module.get("child_modules", [])]
-    return [*module.get("resources", []), *(one for group in below for one in group)]
+    children = [_resources(child) for child in module.get("child_modules", [])]
+    return [*module.get("resources", []), *(resource for child in children for resource in child)]
 
 
-def _rented(
+def _rented_machine(
     resource: Mapping[str, Any], values: Mapping[str, Any], templates: Mapping[Any, Any]
-) -> Rented:
+) -> RentedMachine:
     template = templates.get(resource.get("index"), {})
     instance_type = values.get("instance_type") or template.get("instance_type")
     if not instance_type:
@@ -150,10 +151,12 @@ def _rented(
     tags = _tags(values) or _tags(template)
     name = tags.get("sparecraft:machine") or resource["address"]
     disks = [*_disks(values)] or [
-        ebs for one in template.get("block_device_mappings") or [] for ebs in one.get("ebs") or []
+        ebs
+        for mapping in template.get("block_device_mappings") or []
+        for ebs in mapping.get("ebs") or []
     ]
-    disk_gb = math.fsum(float(one.get("volume_size") or _IMAGE_GB) for one in disks) or _IMAGE_GB
-    return Rented(name, instance_type, tags.get("sparecraft:standby") == "true", disk_gb)
+    disk_gb = math.fsum(float(disk.get("volume_size") or _IMAGE_GB) for disk in disks) or _IMAGE_GB
+    return RentedMachine(name, instance_type, tags.get("sparecraft:standby") == "true", disk_gb)
 
 
 def _tags(values: Mapping[str, Any]) -> dict[str, str]:

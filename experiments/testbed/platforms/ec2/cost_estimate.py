@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
 
 from core.errors import InputError
@@ -18,7 +17,7 @@ from experiments.console import Narrator
 from experiments.design import Design
 from experiments.design.fleet import Fleet
 from experiments.design.inventory import Inventory
-from experiments.testbed.platforms.base import CostEstimate, Given
+from experiments.testbed.platforms.base import CostEstimate, OptionValues
 from experiments.testbed.platforms.ec2 import TTL_HOURS
 from experiments.testbed.platforms.ec2.cost import (
     USD_PER_ADDRESS_HOUR,
@@ -29,17 +28,21 @@ from experiments.testbed.platforms.ec2.cost import (
 )
 from experiments.testbed.platforms.ec2.platform import Ec2Platform, Rental
 
-# What `up` itself says.
-_OWN = ("experiment", "region", "ttl_hours", "expires", "spot", "usd_per_hour")
+# The variables that `up` itself sets.
+_RESERVED = ("experiment", "region", "ttl_hours", "expires", "spot", "usd_per_hour")
 
 
-def offer(design: Design, platform: Ec2Platform, given: Given, narrator: Narrator) -> CostEstimate:
-    """Return the fleet with its price, which is shown; `platform` is ready to make it."""
+def offer(
+    design: Design, platform: Ec2Platform, options: OptionValues, narrator: Narrator
+) -> CostEstimate:
+    """Show the price of a fleet, and return the fleet; `platform` is then ready to make it."""
     now = datetime.now(UTC)
-    wanted = rental_request(platform, given["ttl_hours"], given["spot"], given["var"] or [], now)
-    rental, bill = _priced(design, platform, narrator, wanted, given["book"] or "ec2")
+    request = rental_request(
+        platform, options["ttl_hours"], options["spot"], options["var"] or [], now
+    )
+    rental, bill = _price(design, platform, narrator, request, options["book"] or "ec2")
     platform.rental = rental
-    within(bill, given["max_usd"], given.get("planned_s"))
+    check_limits(bill, options["max_usd"], options.get("planned_s"))
 
     def next_steps(_: Inventory) -> Sequence[str]:
         return [
@@ -54,9 +57,9 @@ def offer(design: Design, platform: Ec2Platform, given: Given, narrator: Narrato
     )
 
 
-def within(bill: Bill, max_usd: float | None, planned_s: float | None) -> None:
-    """Raises InputError for a fleet that could cost more than `max_usd`, and for one that ends
-    before the load of its run can have, `planned_s` [s] where that is known."""
+def check_limits(bill: Bill, max_usd: float | None, planned_s: float | None) -> None:
+    """Raise InputError for a fleet that could cost more than `max_usd`, or that would end before
+    the load of its run, which lasts `planned_s` [s] if that is known."""
     planned_h = (planned_s or 0.0) / 3600
     if planned_h > bill.ttl_hours:
         raise InputError(
@@ -78,23 +81,23 @@ def within(bill: Bill, max_usd: float | None, planned_s: float | None) -> None:
 def rental_request(
     platform: Ec2Platform, ttl_hours: float | None, spot: bool, variables: list[str], now: datetime
 ) -> Rental:
-    """Return the request, not yet priced. Of a fleet that is up, what is not said anew stays."""
-    kept = platform.stack.variables if platform.stack.state_resources() else {}
-    more = {name: value for name, value in kept.items() if name not in _OWN}
-    more |= _variables(variables, platform.stack.declared())
-    spot = spot or bool(kept.get("spot"))
-    end = datetime.fromisoformat(kept["expires"]) if kept else now
+    """Return the request without prices. A fleet that is up keeps the values without an option."""
+    applied = platform.stack.variables if platform.stack.state_resources() else {}
+    other_variables = {name: value for name, value in applied.items() if name not in _RESERVED}
+    other_variables |= _variables(variables, platform.stack.variable_names())
+    spot = spot or bool(applied.get("spot"))
+    end = datetime.fromisoformat(applied["expires"]) if applied else now
     if ttl_hours is None and end > now:
-        return Rental(float(kept["ttl_hours"]), end, spot, more=more)
+        return Rental(float(applied["ttl_hours"]), end, spot, more=other_variables)
     hours = TTL_HOURS if ttl_hours is None else ttl_hours
-    return Rental(hours, now + timedelta(hours=hours), spot, more=more)
+    return Rental(hours, now + timedelta(hours=hours), spot, more=other_variables)
 
 
-def _variables(given: list[str], declared: set[str]) -> JsonObject:
-    """NAME=VALUE, the value as JSON where it is. Raises InputError for an unknown name."""
-    more = JsonObject()
-    free = sorted(declared - set(Fleet.model_fields) - set(_OWN))
-    for text in given:
+def _variables(assignments: list[str], variable_names: set[str]) -> JsonObject:
+    """Parse NAME=VALUE, a value as JSON if possible. Raises InputError for an unknown name."""
+    values = JsonObject()
+    free = sorted(variable_names - set(Fleet.model_fields) - set(_RESERVED))
+    for text in assignments:
         name, sign, value = text.partition("=")
         if not sign or name not in free:
             raise InputError(
@@ -104,26 +107,26 @@ def _variables(given: list[str], declared: set[str]) -> JsonObject:
                 hint="The fleet's own are in its fleet.tfvars; see --region, --ttl-hours, --spot.",
             )
         try:
-            more[name] = json.loads(value)
+            values[name] = json.loads(value)
         except ValueError:
-            more[name] = value
-    return more
+            values[name] = value
+    return values
 
 
-def _priced(
-    design: Design, platform: Ec2Platform, narrator: Narrator, wanted: Rental, book: str
+def _price(
+    design: Design, platform: Ec2Platform, narrator: Narrator, request: Rental, book: str
 ) -> tuple[Rental, Bill]:
-    """Return the same with prices, and what it costs, shown."""
+    """Add the prices to the request, and show the bill; returns both."""
     with narrator.step("Planning (terraform plan)"):
         platform.check()
-        machines = planned_machines(platform.planned(design.directory / "fleet.tfvars", wanted))
-    types = {one.instance_type for one in machines}
+        machines = planned_machines(platform.plan(design.directory / "fleet.tfvars", request))
+    types = {machine.instance_type for machine in machines}
     quote, remark = quote_of(platform.aws.region, types, book, datetime.now(UTC).date())
-    bill = Bill(machines, quote, wanted.ttl_hours)
-    _show(bill, narrator, platform.aws, wanted.spot)
+    bill = Bill(machines, quote, request.ttl_hours)
+    _show(bill, narrator, platform.aws, request.spot)
     if remark:
-        narrator.say(escape(remark))
-    return replace(wanted, usd_per_hour=quote.usd_per_hour), bill
+        narrator.say(remark)
+    return replace(request, usd_per_hour=quote.usd_per_hour), bill
 
 
 def _show(bill: Bill, narrator: Narrator, aws: Any, spot: bool) -> None:
@@ -132,9 +135,11 @@ def _show(bill: Bill, narrator: Narrator, aws: Any, spot: bool) -> None:
     table.add_column("type", no_wrap=True)
     for column in ("USD/h", "disk GB"):
         table.add_column(column, justify="right", no_wrap=True)
-    for one in bill.machines:
-        price = "off" if one.standby else f"{bill.quote.usd_per_hour[one.instance_type]:.4f}"
-        table.add_row(one.name, one.instance_type, price, f"{one.disk_gb:g}")
+    for machine in bill.machines:
+        price = (
+            "off" if machine.standby else f"{bill.quote.usd_per_hour[machine.instance_type]:.4f}"
+        )
+        table.add_row(machine.name, machine.instance_type, price, f"{machine.disk_gb:g}")
     narrator.console.print(table)
     say = narrator.say
     say(f"Account {aws.account()}, region {aws.region}. Prices of {bill.quote.as_of}.")
@@ -142,9 +147,9 @@ def _show(bill: Bill, narrator: Narrator, aws: Any, spot: bool) -> None:
     if spot:
         say("Spot machines cost less than this, never more.")
     say(
-        f"[bold]{bill.usd_per_hour:.4f} USD an hour[/bold], with {USD_PER_ADDRESS_HOUR} for each "
+        f"{bill.usd_per_hour:.4f} USD an hour, with {USD_PER_ADDRESS_HOUR} for each "
         f"public address and {bill.disk_gb:g} GB of disk at {USD_PER_GB_MONTH} a month; "
-        f"[bold]at most {bill.usd_most:.2f} USD[/bold] in {bill.ttl_hours:g} h, standbys on all "
+        f"at most {bill.usd_most:.2f} USD in {bill.ttl_hours:g} h, standbys on all "
         "the time. Traffic between zones (0.01 USD/GB) and out (0.09) is not in it."
     )
     say(
@@ -162,12 +167,12 @@ def _cost_json(bill: Bill) -> JsonObject:
         "source": bill.quote.source,
         "machines": [
             {
-                "name": one.name,
-                "instance_type": one.instance_type,
-                "standby": one.standby,
-                "disk_gb": one.disk_gb,
-                "usd_per_hour": bill.quote.usd_per_hour[one.instance_type],
+                "name": machine.name,
+                "instance_type": machine.instance_type,
+                "standby": machine.standby,
+                "disk_gb": machine.disk_gb,
+                "usd_per_hour": bill.quote.usd_per_hour[machine.instance_type],
             }
-            for one in bill.machines
+            for machine in bill.machines
         ],
     }

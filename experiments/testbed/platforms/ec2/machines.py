@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from core.errors import EnvironmentMissing
 from experiments.testbed.platforms.ec2 import resources
-from experiments.testbed.platforms.ec2.aws import Aws, AwsRefused, answering
+from experiments.testbed.platforms.ec2.aws import Aws, AwsRefused, aws_errors
 from experiments.testbed.platforms.ec2.resources import TaggedResource
 from experiments.testbed.platforms.terraform import Progress
 
@@ -21,7 +21,7 @@ _POLL_S = 5.0
 
 
 class Ec2Machines:
-    """The machines of one experiment in one region: what a platform on EC2 does to them."""
+    """The machines of one experiment in one region, with a platform's operations on them."""
 
     name = "ec2"
     # The agent stops the role's processes; its own and the kernel's go on.
@@ -36,73 +36,73 @@ class Ec2Machines:
         self.aws = aws
 
     def inject(self, kind: str, machine: str) -> None:
-        """A fault that no agent can inject into its own machine."""
-        {"machine.crash": self._cut_off, "machine.reboot": self._reboot}[kind](self._one(machine))
+        """Inject a fault that no agent can inject into its own machine."""
+        {"machine.crash": self._cut_off, "machine.reboot": self._reboot}[kind](
+            self._instance_of(machine)
+        )
 
     def revert(self, kind: str, machine: str) -> None:
-        """Undo `inject`; idempotent."""
         if kind in ("machine.crash", "machine.reboot"):
             self.start(machine)
 
     def running(self, machine: str) -> bool:
-        """True if the machine's power is on."""
-        found = self._newest(machine)
-        return found is not None and found.state in _ON
+        instance = self._newest(machine)
+        return instance is not None and instance.state in _ON
 
     def start(self, machine: str) -> None:
-        """Power on, where the machine is off. A group makes its machine anew by itself."""
+        """Power on, if the machine is off. A group replaces its machine by itself."""
         if self._newest(machine) is None and self._has_group(machine):
             return
-        one = self._one(machine)
-        if one.state in _ON or one.group:
+        instance = self._instance_of(machine)
+        if instance.state in _ON or instance.group:
             return
-        if one.state == "stopping":
-            self._await(one, "instance_stopped")  # EC2 refuses to start it before
-        self.aws.call("ec2", "start_instances", InstanceIds=[one.id])
+        if instance.state == "stopping":
+            self._await_state(instance, "instance_stopped")  # EC2 refuses to start it before
+        self.aws.call("ec2", "start_instances", InstanceIds=[instance.id])
 
-    def _cut_off(self, one: TaggedResource) -> None:
-        """Power loss as near as EC2 has it: a stop that does not wait for the operating system. A
-        spot machine of one request cannot be stopped: it ends, and its group makes another."""
-        if one.spot:
-            self._give_up(one)
+    def _cut_off(self, instance: TaggedResource) -> None:
+        """Cut the power as nearly as EC2 can: a stop that does not wait for the operating system. A
+        spot machine cannot be stopped: it ends, and its group makes another."""
+        if instance.spot:
+            self._give_up(instance)
             return
-        self.aws.call("ec2", "stop_instances", InstanceIds=[one.id], Force=True)
+        self.aws.call("ec2", "stop_instances", InstanceIds=[instance.id], Force=True)
 
-    def _reboot(self, one: TaggedResource) -> None:
+    def _reboot(self, instance: TaggedResource) -> None:
         """Ask for a restart; EC2 forces it where the operating system does not obey in minutes."""
-        self.aws.call("ec2", "reboot_instances", InstanceIds=[one.id])
+        self.aws.call("ec2", "reboot_instances", InstanceIds=[instance.id])
 
     def stop(self, machine: str) -> None:
-        """Power off at once, where it is on; a group is told to replace its machine without
-        waiting for its own check."""
-        one = self._newest(machine)
-        if one is None or one.state not in _ON:
+        """Power off at once, if the machine is on. Its group, if any, has to replace it at once,
+        without waiting for its own check."""
+        instance = self._newest(machine)
+        if instance is None or instance.state not in _ON:
             return
-        self._cut_off(one)
-        if one.group and not one.spot:
-            self._give_up(one)
+        self._cut_off(instance)
+        if instance.group and not instance.spot:
+            self._give_up(instance)
 
     def replace(self, machine: str, progress: Progress) -> None:
-        """Have a machine that is off made anew by its group. One that is on is the new one: a
-        fence has told the group already. Raises EnvironmentMissing for one without a group."""
-        one = self._newest(machine)
-        if one is None or one.state in _ON:
+        """Make its group replace a machine that is off. A machine that is on is the new one: the
+        fence has told the group already. Raises EnvironmentMissing if it has no group."""
+        instance = self._newest(machine)
+        if instance is None or instance.state in _ON:
             return
-        if not one.group:
+        if not instance.group:
             raise EnvironmentMissing(
                 f"machine {machine} of {self.experiment}, region {self.aws.region}",
                 expected="an instance of an auto-scaling group, which replaces it",
-                got=f"{one.id}, which belongs to none",
+                got=f"{instance.id}, which belongs to none",
                 hint="Only fleets of the scheme cloud replace machines; on-prem repairs them.",
             )
-        self._give_up(one)
+        self._give_up(instance)
         progress(f"{machine}: its group makes a new instance")
 
-    def _give_up(self, one: TaggedResource) -> None:
+    def _give_up(self, instance: TaggedResource) -> None:
         self.aws.call(
             "autoscaling",
             "terminate_instance_in_auto_scaling_group",
-            InstanceId=one.id,
+            InstanceId=instance.id,
             ShouldDecrementDesiredCapacity=False,
         )
 
@@ -119,11 +119,11 @@ class Ec2Machines:
 
     def runner(self) -> str:
         """Return the id of the first load machine, or in brackets that there is none."""
-        found = self._load_machines()
-        return found[min(found)] if found else "(no load machine)"
+        machines = self._load_machines()
+        return machines[min(machines)] if machines else "(no load machine)"
 
     def load_helpers(self) -> int:
-        """Return the load machines but the first, which is the runner."""
+        """Return the number of load machines without the first, which is the runner."""
         return max(0, len(self._load_machines()) - 1)
 
     def cpu_s(self) -> Mapping[str, float]:
@@ -131,11 +131,10 @@ class Ec2Machines:
         return {}
 
     def _load_machines(self) -> dict[str, str]:
-        """Return the ids by name."""
         return {
-            one.tags.get(resources.MACHINE, ""): one.id
-            for one in reversed(resources.instances(self.aws, self.experiment))
-            if one.tags.get("sparecraft:role") == "load"
+            instance.tags.get(resources.MACHINE, ""): instance.id
+            for instance in reversed(resources.instances(self.aws, self.experiment))
+            if instance.tags.get("sparecraft:role") == "load"
         }
 
     def await_up(self, machines: Collection[str], timeout_s: float) -> None:
@@ -144,14 +143,14 @@ class Ec2Machines:
         Raises EnvironmentMissing after `timeout_s`, with the output of the first of them.
         """
         deadline = time.monotonic() + timeout_s
-        while waiting := self._not_up(machines):
+        while pending := self._pending_states(machines):
             if time.monotonic() > deadline:
-                name, seen = next(iter(waiting.items()))
-                others = f" (and {len(waiting) - 1} others)" if len(waiting) > 1 else ""
+                name, state = next(iter(pending.items()))
+                more = f" (and {len(pending) - 1} others)" if len(pending) > 1 else ""
                 raise EnvironmentMissing(
-                    f"machine {name}{others}",
+                    f"machine {name}{more}",
                     expected=f"EC2's checks to pass within {timeout_s:.0f} s",
-                    got=f"{seen}; it printed: {self.machine_logs(name)}",
+                    got=f"{state}; it printed: {self.machine_logs(name)}",
                     hint="The fleet stays up, to look into, until its time to live is over; "
                     f"`sparecraft down {self.experiment} --platform ec2` removes it.",
                 )
@@ -163,22 +162,22 @@ class Ec2Machines:
         Raises EnvironmentMissing after `timeout_s`, with the output of the first of them.
         """
         deadline = time.monotonic() + timeout_s
-        while waiting := [name for name in machines if self._one(name).state != "stopped"]:
+        while pending := [name for name in machines if self._instance_of(name).state != "stopped"]:
             if time.monotonic() > deadline:
                 raise EnvironmentMissing(
-                    f"standby {waiting[0]}",
+                    f"standby {pending[0]}",
                     expected=f"it to be made, and to stop itself, within {timeout_s:.0f} s",
-                    got=f"{self._one(waiting[0]).state}; {self.machine_logs(waiting[0])}",
+                    got=f"{self._instance_of(pending[0]).state}; {self.machine_logs(pending[0])}",
                     hint="The fleet stays up, to look into, until its time to live is over; "
                     f"`sparecraft down {self.experiment} --platform ec2` removes it.",
                 )
             time.sleep(min(_POLL_S, timeout_s))
 
-    def _not_up(self, machines: Collection[str]) -> dict[str, str]:
-        """Return the console of each machine whose checks have not passed."""
+    def _pending_states(self, machines: Collection[str]) -> dict[str, str]:
+        """Return the state of each machine whose checks have not passed."""
         newest = dict[str, TaggedResource]()
-        for one in resources.instances(self.aws, self.experiment):
-            newest.setdefault(one.tags.get(resources.MACHINE, ""), one)
+        for resource in resources.instances(self.aws, self.experiment):
+            newest.setdefault(resource.tags.get(resources.MACHINE, ""), resource)
         checks = self.aws.pages(
             "ec2",
             "describe_instance_status",
@@ -186,31 +185,38 @@ class Ec2Machines:
             InstanceIds=[newest[name].id for name in machines if name in newest],
         )
         passed = {
-            one["InstanceId"]: (one["InstanceStatus"]["Status"], one["SystemStatus"]["Status"])
-            for one in checks
+            check["InstanceId"]: (
+                check["InstanceStatus"]["Status"],
+                check["SystemStatus"]["Status"],
+            )
+            for check in checks
         }
-        seen = dict[str, str]()
+        states = dict[str, str]()
         for name in machines:
-            held = newest.get(name)
-            if held is None:
-                seen[name] = "no instance"
-            elif held.state != "running":
-                seen[name] = f"{held.id} is {held.state}"
-            elif passed.get(held.id) != ("ok", "ok"):
-                seen[name] = f"{held.id} runs, its checks say {passed.get(held.id, 'nothing')}"
-        return seen
+            instance = newest.get(name)
+            if instance is None:
+                states[name] = "no instance"
+            elif instance.state != "running":
+                states[name] = f"{instance.id} is {instance.state}"
+            elif passed.get(instance.id) != ("ok", "ok"):
+                states[name] = (
+                    f"{instance.id} runs, its checks say {passed.get(instance.id, 'nothing')}"
+                )
+        return states
 
     def machine_logs(self, machine: str, lines: int = 20) -> str:
-        """Return the console's last lines, so many at most, or in brackets why there are none;
-        raises nothing, for it is shown where something has gone wrong already.
+        """Return at most `lines` last lines of the console, or in brackets why there are none.
+        Raises nothing, because it is shown after another error.
         """
         try:
-            one = self._one(machine)
-            said = self._console(one.id)
+            instance = self._instance_of(machine)
+            output = self._console(instance.id)
         except EnvironmentMissing as error:
             return f"(no console: {error.got})"
-        last = said.strip().splitlines()[-lines:]
-        nothing = f"(nothing yet: {one.id} is {one.state}; EC2 shows the console minutes later)"
+        last = output.strip().splitlines()[-lines:]
+        nothing = (
+            f"(nothing yet: {instance.id} is {instance.state}; EC2 shows the console minutes later)"
+        )
         return "\n".join(last) or nothing
 
     def _console(self, identifier: str) -> str:
@@ -223,12 +229,12 @@ class Ec2Machines:
         return str(answer.get("Output", ""))
 
     def _newest(self, machine: str) -> TaggedResource | None:
-        found = resources.instances(self.aws, self.experiment, machine)
-        return found[0] if found else None
+        instances = resources.instances(self.aws, self.experiment, machine)
+        return instances[0] if instances else None
 
-    def _one(self, machine: str) -> TaggedResource:
-        found = self._newest(machine)
-        if found is None:
+    def _instance_of(self, machine: str) -> TaggedResource:
+        instance = self._newest(machine)
+        if instance is None:
             raise EnvironmentMissing(
                 f"machine {machine} of {self.experiment}, region {self.aws.region}",
                 expected="an instance with its tags",
@@ -237,11 +243,11 @@ class Ec2Machines:
                 "be "
                 "over, or its group is making a new one.",
             )
-        return found
+        return instance
 
-    def _await(self, one: TaggedResource, state: str) -> None:
-        with answering(f"waiting until {one} is off", self.aws.region):
+    def _await_state(self, instance: TaggedResource, state: str) -> None:
+        with aws_errors(f"waiting until {instance} is off", self.aws.region):
             self.aws.client("ec2").get_waiter(state).wait(
-                InstanceIds=[one.id],
+                InstanceIds=[instance.id],
                 WaiterConfig={"Delay": _POLL_S, "MaxAttempts": int(_OFF_TIMEOUT_S / _POLL_S)},
             )

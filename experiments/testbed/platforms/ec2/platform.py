@@ -13,13 +13,13 @@ from typing import Any
 
 from core.errors import EnvironmentMissing
 from core.json_object import JsonObject
-from experiments.design.inventory import Identity, Inventory
+from experiments.design.inventory import Inventory
 from experiments.paths import ROOT
 from experiments.testbed.platforms.ec2 import resources, sweep
 from experiments.testbed.platforms.ec2.aws import Aws, advice
 from experiments.testbed.platforms.ec2.machines import Ec2Machines
 from experiments.testbed.platforms.ec2.resources import TaggedResource
-from experiments.testbed.platforms.terraform import Progress, Stack
+from experiments.testbed.platforms.terraform import Progress, Stack, StackFleet
 
 STACK = ROOT / "infra" / "stacks" / "ec2"
 # Made by AWS along with an instance: no state holds them, their machine's tags say whose they are.
@@ -30,8 +30,8 @@ _FOLLOW = ("network interface", "volume")
 class Rental:
     """A fleet's request on EC2 beyond its description.
 
-    `expires` is when the fleet ends, `ttl_hours` after it was asked for [h]; `usd_per_hour` by
-    instance type; `more` are other variables of the stack, by name.
+    `expires` is the time at which the fleet ends, `ttl_hours` after the request [h]; `usd_per_hour`
+    is by instance type; `more` are other variables of the stack, by name.
     """
 
     ttl_hours: float
@@ -41,7 +41,6 @@ class Rental:
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def variables(self, region: str) -> JsonObject:
-        """Return the variables of the stack."""
         expires = self.expires.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {
             **self.more,
@@ -53,7 +52,7 @@ class Rental:
         }
 
 
-class Ec2Platform(Ec2Machines):
+class Ec2Platform(StackFleet, Ec2Machines):
     """One experiment's fleet in an AWS account."""
 
     def __init__(self, experiment: str, region: str | None = None, *, stack: Path = STACK) -> None:
@@ -63,26 +62,31 @@ class Ec2Platform(Ec2Machines):
         self.rental: Rental | None = None
 
     def check(self) -> None:
-        """Raises EnvironmentMissing where AWS does not answer, or there is something of this
-        experiment's name that this workspace did not make: nothing may touch that unasked."""
+        """Raises EnvironmentMissing if AWS does not answer, or has resources of this experiment's
+        name that this workspace did not make: nothing may touch those without a request."""
         self.aws.account()
-        own = {str(one.get("id")) for one in self.stack.state_resources()}
-        others = [one for one in resources.find(self.aws, self.experiment) if _foreign(one, own)]
-        if others:
+        own_ids = {str(resource.get("id")) for resource in self.stack.state_resources()}
+        foreign = [
+            resource
+            for resource in resources.find(self.aws, self.experiment)
+            if _is_foreign(resource, own_ids)
+        ]
+        if foreign:
             raise EnvironmentMissing(
                 f"fleet {self.experiment}, region {self.aws.region}",
                 expected="nothing of this experiment but what its own workspace made",
-                got=_listed(others),
+                got=_summarise(foreign),
                 hint="Remove it where it was made, or call `sparecraft down "
                 f"{self.experiment} --platform ec2`, which removes every trace.",
             )
 
-    def planned(self, tfvars: Path, rental: Rental) -> JsonObject:
-        """`terraform plan` as JSON: what `up` would make. Changes nothing."""
+    def plan(self, tfvars: Path, rental: Rental) -> JsonObject:
+        """Return `terraform plan` as JSON: what `up` would make. Changes nothing."""
         return self.stack.plan(tfvars, rental.variables(self.aws.region))
 
     def up(self, tfvars: Path, progress: Progress) -> Inventory:
-        """`terraform apply` for `rental`. Where it fails half-way the error lists what was made."""
+        """Call `terraform apply` for `rental`. If it fails half-way, the error lists the resources
+        made until then."""
         if self.rental is None:
             raise EnvironmentMissing(
                 f"fleet {self.experiment} on EC2",
@@ -93,61 +97,53 @@ class Ec2Platform(Ec2Machines):
         try:
             self.stack.apply(tfvars, progress, self.rental.variables(self.aws.region))
         except EnvironmentMissing as error:
-            raise self._incomplete(error) from error
+            raise self._incomplete_error(error) from error
         inventory = self.inventory()
-        self.await_up([one.name for one in inventory.started], self.ready_timeout_s)
-        standbys = [one.name for one in inventory.machines if one.standby]
+        self.await_up([machine.name for machine in inventory.started], self.ready_timeout_s)
+        standbys = [machine.name for machine in inventory.machines if machine.standby]
         self.await_off(standbys, self.ready_timeout_s)
         return inventory
 
-    def inventory(self) -> Inventory:
-        """Return the resources of the state."""
-        return self.stack.inventory()
-
-    def identity(self) -> Identity:
-        """Return the client certificate for the agents' API."""
-        return self.stack.identity()
-
     def down(self, progress: Progress) -> list[str]:
-        """`terraform destroy`, then a sweep by tag; returns what only the sweep found."""
+        """Call `terraform destroy`, then sweep by tag; returns what only the sweep found."""
         self.aws.account()
 
-        def swept() -> list[str]:
-            found = resources.find(self.aws, self.experiment)
-            sweep.remove(self.aws, found, progress)
-            return [str(one) for one in found]
+        def sweep_by_tag() -> list[str]:
+            tagged = resources.find(self.aws, self.experiment)
+            sweep.remove(self.aws, tagged, progress)
+            return [str(resource) for resource in tagged]
 
-        return self.stack.remove(progress, swept)
+        return self.stack.remove(progress, sweep_by_tag)
 
     def remaining(self) -> list[str]:
-        """Everything with this experiment's tag in the region."""
-        return [str(one) for one in resources.find(self.aws, self.experiment)]
+        """Return everything with this experiment's tag in the region."""
+        return [str(resource) for resource in resources.find(self.aws, self.experiment)]
 
-    def _incomplete(self, error: EnvironmentMissing) -> EnvironmentMissing:
+    def _incomplete_error(self, error: EnvironmentMissing) -> EnvironmentMissing:
         try:
-            found = resources.find(self.aws, self.experiment)
-            made = _listed(found) if found else "nothing"
-        except EnvironmentMissing as unseen:
-            made = f"unknown ({unseen.got})"
+            tagged = resources.find(self.aws, self.experiment)
+            created = _summarise(tagged) if tagged else "nothing"
+        except EnvironmentMissing as lookup_error:
+            created = f"unknown ({lookup_error.got})"
         return EnvironmentMissing(
             error.place,
             expected=error.expected,
-            got=f"{error.got}\nMade until then: {made}",
+            got=f"{error.got}\nMade until then: {created}",
             hint=f"{advice(error.got) or 'Correct the named problem and call again.'} "
             f"`sparecraft down {self.experiment} --platform ec2` removes what was made.",
         )
 
 
-def _foreign(one: TaggedResource, own: set[str]) -> bool:
-    return one.id not in own and not one.group and one.kind not in _FOLLOW
+def _is_foreign(resource: TaggedResource, own_ids: set[str]) -> bool:
+    return resource.id not in own_ids and not resource.group and resource.kind not in _FOLLOW
 
 
-def _listed(things: list[TaggedResource]) -> str:
+def _summarise(tagged: list[TaggedResource]) -> str:
     kinds = dict[str, list[TaggedResource]]()
-    for one in things:
-        kinds.setdefault(one.kind, []).append(one)
-    named = [
-        str(of_kind[0]) if len(of_kind) == 1 else f"{len(of_kind)} of kind {kind}"
-        for kind, of_kind in kinds.items()
+    for resource in tagged:
+        kinds.setdefault(resource.kind, []).append(resource)
+    counts = [
+        str(members[0]) if len(members) == 1 else f"{len(members)} of kind {kind}"
+        for kind, members in kinds.items()
     ]
-    return f"{len(things)}: {', '.join(named)}"
+    return f"{len(tagged)}: {', '.join(counts)}"

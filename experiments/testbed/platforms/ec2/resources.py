@@ -24,8 +24,8 @@ _BY_TAG = [{"Name": "tag-key", "Values": [EXPERIMENT]}]
 
 @dataclass(frozen=True)
 class TaggedResource:
-    """One thing of ours; `group` is the auto-scaling group that keeps a machine alive, `spot`
-    whether AWS may take it back, which cannot be stopped."""
+    """One resource of ours. `group` is the auto-scaling group that keeps a machine alive; `spot`
+    is true for a machine that AWS may take back, and that cannot be stopped."""
 
     kind: str
     id: str
@@ -36,17 +36,16 @@ class TaggedResource:
 
     @property
     def experiment(self) -> str:
-        """The experiment that owns it."""
         return self.tags[EXPERIMENT]
 
     @property
     def expires(self) -> datetime | None:
         """The end of its time to live; None without a tag, or without a date in it."""
         try:
-            when = datetime.fromisoformat(self.tags.get(EXPIRES, ""))
+            end = datetime.fromisoformat(self.tags.get(EXPIRES, ""))
         except ValueError:
             return None
-        return when if when.tzinfo else when.replace(tzinfo=UTC)
+        return end if end.tzinfo else end.replace(tzinfo=UTC)
 
     def __str__(self) -> str:
         name = self.tags.get(MACHINE) or self.tags.get("Name", "")
@@ -69,38 +68,42 @@ _EC2 = (
 
 
 def find(aws: Aws, experiment: str | None = None) -> list[TaggedResource]:
-    """Everything of one experiment, or of all, that is still there; in order of removal."""
-    found = [*_groups(aws), *instances(aws), *placement_groups(aws), *_of_ec2(aws)]
-    found += _schedules(aws)
-    return [one for one in found if experiment in (None, one.experiment)]
+    """Return the existing resources of one experiment, or of all, in order of removal."""
+    resources = [*_groups(aws), *instances(aws), *placement_groups(aws), *_ec2_resources(aws)]
+    resources += _schedules(aws)
+    return [resource for resource in resources if experiment in (None, resource.experiment)]
 
 
-def outlived(found: Iterable[TaggedResource], now: datetime) -> list[TaggedResource]:
-    """Return the resources of experiments whose time is over: the latest of their `expires` is
-    past.
-    """
-    things = list(found)
+def find_expired(tagged: Iterable[TaggedResource], now: datetime) -> list[TaggedResource]:
+    """Return the resources of experiments whose latest `expires` is past."""
+    resources = list(tagged)
     ends = dict[str, datetime]()
-    for one in things:
-        if one.expires is not None:
-            ends[one.experiment] = max(ends.get(one.experiment, one.expires), one.expires)
-    return [one for one in things if one.experiment in ends and ends[one.experiment] <= now]
+    for resource in resources:
+        if resource.expires is not None:
+            ends[resource.experiment] = max(
+                ends.get(resource.experiment, resource.expires), resource.expires
+            )
+    return [
+        resource
+        for resource in resources
+        if resource.experiment in ends and ends[resource.experiment] <= now
+    ]
 
 
 def fleets(aws: Aws) -> list[FleetRow]:
     """Return the resources with our tags, a row for each experiment."""
-    found = find(aws)
+    tagged = find(aws)
     rows: list[FleetRow] = []
-    for name in sorted({one.experiment for one in found}):
-        things = [one for one in found if one.experiment == name]
-        states = Counter(one.state for one in things if one.kind == "instance")
-        ends = [one.expires.astimezone(UTC) for one in things if one.expires]
+    for name in sorted({resource.experiment for resource in tagged}):
+        resources = [resource for resource in tagged if resource.experiment == name]
+        states = Counter(resource.state for resource in resources if resource.kind == "instance")
+        ends = [resource.expires.astimezone(UTC) for resource in resources if resource.expires]
         rows.append(
             {
                 "experiment": name,
                 "machines": sum(states.values()),
                 "running": states["running"],
-                "things": len(things),
+                "things": len(resources),
                 "expires": f"{max(ends):%Y-%m-%dT%H:%M:%SZ}" if ends else "",
                 "region": aws.region,
             }
@@ -111,17 +114,17 @@ def fleets(aws: Aws) -> list[FleetRow]:
 def instances(
     aws: Aws, experiment: str | None = None, machine: str | None = None
 ) -> list[TaggedResource]:
-    """Instances that are not gone, and not about to be; the newest first."""
+    """Return the instances that are not gone, and not about to be; the newest first."""
     filters = [{"Name": "instance-state-name", "Values": list(ALIVE)}]
     for tag, value in ((EXPERIMENT, experiment), (MACHINE, machine)):
         if value is not None:
             filters.append({"Name": f"tag:{tag}", "Values": [value]})
     if experiment is None:
         filters += _BY_TAG
-    held = aws.pages("ec2", "describe_instances", "Reservations", Filters=filters)
-    entries = [one for reservation in held for one in reservation["Instances"]]
-    entries.sort(key=lambda one: one["LaunchTime"], reverse=True)
-    return [_instance(one) for one in entries]
+    reservations = aws.pages("ec2", "describe_instances", "Reservations", Filters=filters)
+    entries = [entry for reservation in reservations for entry in reservation["Instances"]]
+    entries.sort(key=lambda entry: entry["LaunchTime"], reverse=True)
+    return [_instance(entry) for entry in entries]
 
 
 def _instance(entry: Mapping[str, Any]) -> TaggedResource:
@@ -134,43 +137,47 @@ def _instance(entry: Mapping[str, Any]) -> TaggedResource:
 
 
 def _groups(aws: Aws) -> Iterator[TaggedResource]:
-    held = aws.pages(
+    groups = aws.pages(
         "autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups", Filters=_BY_TAG
     )
-    for one in held:
-        yield TaggedResource("auto-scaling group", one["AutoScalingGroupName"], _tags(one["Tags"]))
+    for group in groups:
+        yield TaggedResource(
+            "auto-scaling group", group["AutoScalingGroupName"], _tags(group["Tags"])
+        )
 
 
 def placement_groups(aws: Aws) -> Iterator[TaggedResource]:
-    """Placement groups: a region mostly has none, and then one call is enough."""
-    wanted = [
+    """Yield placement groups; a region mostly has none, and then one call is enough."""
+    filters = [
         {"Name": "key", "Values": [EXPERIMENT]},
         {"Name": "resource-type", "Values": ["placement-group"]},
     ]
-    held = [one["ResourceId"] for one in aws.pages("ec2", "describe_tags", "Tags", Filters=wanted)]
-    if held:
-        groups = aws.call("ec2", "describe_placement_groups", GroupIds=held)["PlacementGroups"]
-        for one in groups:
-            yield TaggedResource("placement group", one["GroupName"], _tags(one["Tags"]))
+    names = [
+        tag["ResourceId"] for tag in aws.pages("ec2", "describe_tags", "Tags", Filters=filters)
+    ]
+    if names:
+        groups = aws.call("ec2", "describe_placement_groups", GroupIds=names)["PlacementGroups"]
+        for group in groups:
+            yield TaggedResource("placement group", group["GroupName"], _tags(group["Tags"]))
 
 
-def _of_ec2(aws: Aws) -> Iterator[TaggedResource]:
+def _ec2_resources(aws: Aws) -> Iterator[TaggedResource]:
     for kind, operation, key, identifier in _EC2:
-        for one in aws.pages("ec2", operation, key, Filters=_BY_TAG):
-            if one.get("GroupName") == "default" or one.get("State") == "deleted":
+        for entry in aws.pages("ec2", operation, key, Filters=_BY_TAG):
+            if entry.get("GroupName") == "default" or entry.get("State") == "deleted":
                 continue  # a VPC's own group goes with the VPC
-            tags = _tags(one.get("Tags") or one.get("TagSet") or [])
-            yield TaggedResource(kind, one[identifier], tags)
+            tags = _tags(entry.get("Tags") or entry.get("TagSet") or [])
+            yield TaggedResource(kind, entry[identifier], tags)
 
 
 def _schedules(aws: Aws) -> Iterator[TaggedResource]:
-    """Groups of schedules, which no list can be asked for by tag."""
-    for one in aws.pages("scheduler", "list_schedule_groups", "ScheduleGroups"):
-        if one["State"] != "DELETING" and str(one["Name"]).startswith("sc-"):
-            said = aws.call("scheduler", "list_tags_for_resource", ResourceArn=one["Arn"])
-            tags = _tags(said.get("Tags", []))
+    """Yield groups of schedules, which AWS cannot list by tag."""
+    for group in aws.pages("scheduler", "list_schedule_groups", "ScheduleGroups"):
+        if group["State"] != "DELETING" and str(group["Name"]).startswith("sc-"):
+            answer = aws.call("scheduler", "list_tags_for_resource", ResourceArn=group["Arn"])
+            tags = _tags(answer.get("Tags", []))
             if EXPERIMENT in tags:
-                yield TaggedResource("schedule group", str(one["Name"]), tags)
+                yield TaggedResource("schedule group", str(group["Name"]), tags)
 
 
 def _tags(pairs: Iterable[Mapping[str, str]]) -> dict[str, str]:

@@ -27,22 +27,22 @@ _DELIVERY_S = 60  # a machine that does not take a command in this time is asked
 
 
 class Failed(EnvironmentMissing):
-    """The machine took the command, and says that it failed."""
+    """The machine took the command, and reports that it failed."""
 
 
 class Shell:
-    """The first load machine, as far as it is asked from elsewhere."""
+    """Commands on the first load machine from another machine."""
 
     def __init__(self, aws: Aws, instance: str) -> None:
         self._aws = aws
         self._instance = instance
 
-    def ask(self, words: Sequence[str], *, timeout_s: float = 60.0) -> JsonObject:
-        """Return the answer of `remote_runner.py` to `words`. Raises Failed if it says so,
-        EnvironmentMissing where there is no answer within `timeout_s`, or none of AWS.
+    def ask(self, arguments: Sequence[str], *, timeout_s: float = 60.0) -> JsonObject:
+        """Return the answer of `remote_runner.py` to `arguments`. Raises Failed if the command
+        failed, EnvironmentMissing if it or AWS does not answer within `timeout_s`.
         """
-        command = shlex.join([*PROGRAM, *words])
-        sent = self._aws.call(
+        command = shlex.join([*PROGRAM, *arguments])
+        answer = self._aws.call(
             "ssm",
             "send_command",
             InstanceIds=[self._instance],
@@ -50,52 +50,54 @@ class Shell:
             TimeoutSeconds=_DELIVERY_S,
             Parameters={"commands": [command], "executionTimeout": [f"{timeout_s:.0f}"]},
         )
-        done = self._waited_for(sent["Command"]["CommandId"], timeout_s + _DELIVERY_S)
-        if done["Status"] == "Success":
+        invocation = self._await_end(answer["Command"]["CommandId"], timeout_s + _DELIVERY_S)
+        if invocation["Status"] == "Success":
             try:
-                return dict(json.loads(done["StandardOutputContent"]))
+                return dict(json.loads(invocation["StandardOutputContent"]))
             except ValueError:
                 pass
-        said = done["StandardErrorContent"] or done["StandardOutputContent"] or "nothing"
-        kind = Failed if done["Status"] == "Failed" else EnvironmentMissing
-        raise self._failure(words[0], f"{done['Status']}: {said.strip()[-2000:]}", kind)
+        output = (
+            invocation["StandardErrorContent"] or invocation["StandardOutputContent"] or "nothing"
+        )
+        kind = Failed if invocation["Status"] == "Failed" else EnvironmentMissing
+        raise self._failure(arguments[0], f"{invocation['Status']}: {output.strip()[-2000:]}", kind)
 
-    def await_answer(self, words: Sequence[str], timeout_s: float) -> JsonObject:
+    def await_answer(self, arguments: Sequence[str], timeout_s: float) -> JsonObject:
         """Return the same, from a machine that may still be installing what answers."""
-        until = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_s
         while True:
             try:
-                return self.ask(words)
+                return self.ask(arguments)
             except AwsRefused as error:
                 # Systems Manager does not know a machine before its agent has called.
-                if error.code != "InvalidInstanceId" or time.monotonic() > until:
+                if error.code != "InvalidInstanceId" or time.monotonic() > deadline:
                     raise
             except EnvironmentMissing:
-                if time.monotonic() > until:
+                if time.monotonic() > deadline:
                     raise
             time.sleep(min(5.0, timeout_s))
 
-    def _waited_for(self, command: str, timeout_s: float) -> JsonObject:
-        until = time.monotonic() + timeout_s
+    def _await_end(self, command: str, timeout_s: float) -> JsonObject:
+        deadline = time.monotonic() + timeout_s
         while True:
             time.sleep(_POLL_S)
             try:
-                done = self._aws.call(
+                invocation = self._aws.call(
                     "ssm", "get_command_invocation", CommandId=command, InstanceId=self._instance
                 )
-                if done["Status"] not in _GOES_ON:
-                    return dict(done)
+                if invocation["Status"] not in _GOES_ON:
+                    return dict(invocation)
             except AwsRefused as error:
                 if error.code != "InvocationDoesNotExist":  # a moment after it was sent
                     raise
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise self._failure(command, f"no end within {timeout_s:.0f} s")
 
     def _failure(
-        self, what: str, got: str, kind: type[EnvironmentMissing] = EnvironmentMissing
+        self, subject: str, got: str, kind: type[EnvironmentMissing] = EnvironmentMissing
     ) -> EnvironmentMissing:
         return kind(
-            f"load machine {self._instance}, region {self._aws.region}, {what}",
+            f"load machine {self._instance}, region {self._aws.region}, {subject}",
             expected="an answer",
             got=got,
             hint="`aws ec2 get-console-output --latest --instance-id "

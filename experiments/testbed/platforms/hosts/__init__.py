@@ -11,10 +11,11 @@ from experiments.design.inventory import Identity, Inventory
 from experiments.testbed.platforms.base import (
     CostEstimate,
     FleetRow,
-    Given,
     Option,
+    OptionValues,
     Platform,
     PlatformEntry,
+    entry_lines,
 )
 
 
@@ -34,8 +35,8 @@ class _Hosts:
         """Return the hosts of the last `up`, or of hosts.toml."""
         return _platform(experiment, None)
 
-    def attached(self, inventory: Inventory, identity: Identity) -> Platform:
-        """Refused: its machines are powered from where they were made."""
+    def attach_to(self, inventory: Inventory, identity: Identity) -> Platform:
+        """Raise InputError: its machines are powered from where they were made."""
         del identity
         raise InputError(
             "--attach",
@@ -44,28 +45,26 @@ class _Hosts:
             hint="`sparecraft run DESIGN --platform hosts` measures the fleet that `up` made.",
         )
 
-    def elsewhere(self, design: Design, given: Given, narrator: Narrator) -> None:
+    def elsewhere(self, design: Design, options: OptionValues, narrator: Narrator) -> None:
         """Do nothing: the run continues here."""
 
-    def for_up(self, design: Design, given: Given, narrator: Narrator) -> CostEstimate:
-        """At once: the hosts are there."""
+    def for_up(self, design: Design, options: OptionValues, narrator: Narrator) -> CostEstimate:
+        """Return the fleet at once, because the hosts exist."""
         del narrator
-        return CostEstimate(_platform(design.fleet.experiment, given["hosts"]), _where)
+        return CostEstimate(_platform(design.fleet.experiment, options["hosts"]), entry_lines)
 
-    def for_down(self, experiment: str, given: Given) -> Platform:
-        """Return the same fleet."""
-        return _platform(experiment, given.get("hosts"))  # watch has no such option
+    def for_down(self, experiment: str, options: OptionValues) -> Platform:
+        return _platform(experiment, options.get("hosts"))  # watch has no such option
 
     def experiments(self) -> list[str]:
-        """Return the fleets that were made from here."""
         from experiments.testbed.platforms.hosts.platform import STACK
-        from experiments.testbed.platforms.terraform import stated
+        from experiments.testbed.platforms.terraform import list_experiments
 
-        return stated(STACK)
+        return list_experiments(STACK)
 
-    def fleets(self, given: Given) -> list[FleetRow]:
+    def fleets(self, options: OptionValues) -> list[FleetRow]:
         """Return the fleets that were made from here."""
-        del given
+        del options
         rows: list[FleetRow] = []
         for name in self.experiments():
             machines = _platform(name, None).inventory().machines
@@ -77,11 +76,6 @@ def _platform(experiment: str, file: str | None) -> Platform:
     from experiments.testbed.platforms.hosts.platform import HostsPlatform
 
     return HostsPlatform(experiment, Path(file) if file else None)
-
-
-def _where(inventory: Inventory) -> list[str]:
-    entries = [f"{one.tier}: {', '.join(one.urls)}" for one in inventory.endpoints.entries]
-    return [f"Entry {'; '.join(entries)}   InfluxDB: {inventory.endpoints.influxdb}"]
 
 
 PLATFORM: PlatformEntry = _Hosts()

@@ -27,7 +27,7 @@ from core.errors import InputError
 
 
 class Host(BaseModel):
-    """One of them."""
+    """One existing machine."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,14 +43,14 @@ class Host(BaseModel):
     sysrq: bool = False
 
     @model_validator(mode="after")
-    def _both_ways(self) -> Host:
+    def _check_power_commands(self) -> Host:
         if (self.power_off is None) != (self.power_on is None):
             raise ValueError("power_off and power_on come together")
         return self
 
 
 class Hosts(BaseModel):
-    """All of them, in the order in which they are taken."""
+    """All machines, in the order in which they are taken."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -60,19 +60,19 @@ class Hosts(BaseModel):
     ttl_hours: float = Field(4.0, gt=0, le=168)
 
     @model_validator(mode="after")
-    def _apart(self) -> Hosts:
-        for what in ("name", "address"):
-            values = [getattr(host, what) for host in self.hosts]
-            twice = sorted({one for one in values if values.count(one) > 1})
-            if twice:
-                raise ValueError(f"{what} {', '.join(twice)} is there twice")
+    def _check_unique(self) -> Hosts:
+        for key in ("name", "address"):
+            values = [getattr(host, key) for host in self.hosts]
+            duplicates = sorted({value for value in values if values.count(value) > 1})
+            if duplicates:
+                raise ValueError(f"{key} {', '.join(duplicates)} is there twice")
         return self
 
 
 def read(file: Path) -> Hosts:
     """Return the content of `file`, paths in it from its folder. Raises InputError."""
     try:
-        said = Hosts.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+        hosts = Hosts.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
     except (OSError, tomllib.TOMLDecodeError, ValidationError) as error:
         raise InputError(
             str(file),
@@ -80,9 +80,9 @@ def read(file: Path) -> Hosts:
             got=str(getattr(error, "strerror", None) or error),
             hint="Mend it, or give another file with --hosts.",
         ) from error
-    beside = {
+    paths = {
         name: str((file.resolve().parent / Path(value).expanduser()).resolve())
         for name in ("key", "known_hosts")
-        if (value := getattr(said, name)) is not None
+        if (value := getattr(hosts, name)) is not None
     }
-    return said.model_copy(update=beside)
+    return hosts.model_copy(update=paths)

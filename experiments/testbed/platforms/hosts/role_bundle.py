@@ -11,18 +11,18 @@ from pathlib import Path
 _ALL = ("boot/", "bin/")
 
 
-def packed(bundle: Path, roles: Iterable[str]) -> dict[str, bytes]:
-    """Role to an archive. The bundle is read once."""
-    made = {role: io.BytesIO() for role in roles}
-    with ExitStack() as open_ones:
+def pack_roles(bundle: Path, roles: Iterable[str]) -> dict[str, bytes]:
+    """Return an archive for each role. The bundle is read once."""
+    buffers = {role: io.BytesIO() for role in roles}
+    with ExitStack() as files:
         archives = {
-            role: open_ones.enter_context(tarfile.open(fileobj=out, mode="w:gz", compresslevel=1))
-            for role, out in made.items()
+            role: files.enter_context(tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1))
+            for role, buffer in buffers.items()
         }
-        whole = open_ones.enter_context(tarfile.open(bundle))
-        for member in whole:
+        source = files.enter_context(tarfile.open(bundle))
+        for member in source:
             name = member.name.removeprefix("./")
             for role, archive in archives.items():
                 if name.startswith((*_ALL, f"roles/{role}/")):
-                    archive.addfile(member, whole.extractfile(member) if member.isfile() else None)
-    return {role: out.getvalue() for role, out in made.items()}
+                    archive.addfile(member, source.extractfile(member) if member.isfile() else None)
+    return {role: buffer.getvalue() for role, buffer in buffers.items()}

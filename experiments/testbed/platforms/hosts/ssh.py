@@ -27,114 +27,115 @@ CHANGED = 12
 
 @dataclass(frozen=True)
 class Remote:
-    """A host, and how to get there."""
+    """A host, and the options to reach it."""
 
     host: Host
-    listed: Hosts
+    hosts_file: Hosts
 
     def survey(self) -> JsonObject:
         """Return the facts of the host. Raises EnvironmentMissing if it cannot be a machine."""
-        found = self._survey()
-        wants = {
-            "root": (found["root"], "a user that is root, or may `sudo -n`", "neither"),
-            "apt": (found["apt"], "Debian or Ubuntu", "no apt-get"),
+        facts = self._survey()
+        requirements = {
+            "root": (facts["root"], "a user that is root, or may `sudo -n`", "neither"),
+            "apt": (facts["apt"], "Debian or Ubuntu", "no apt-get"),
             "data": (
-                found["data_address"] is not None,
+                facts["data_address"] is not None,
                 f"interface {self.host.data_interface} with one IPv4 address",
                 "none, or several",
             ),
             "own": (
-                not found["shared"],
+                not facts["shared"],
                 f"{self.host.data_interface} to carry nothing else",
                 "the interface of this ssh connection",
             ),
             "disk": (
-                found["free_mb"] >= _FREE_MB_MIN or found["holder"] is not None,
+                facts["free_mb"] >= _FREE_MB_MIN or facts["holder"] is not None,
                 f"{_FREE_MB_MIN} MB free below /opt",
-                f"{found['free_mb']} MB",
+                f"{facts['free_mb']} MB",
             ),
             "cores": (
-                found["cores"] >= self.host.cores,
+                facts["cores"] >= self.host.cores,
                 f"{self.host.cores} cores",
-                str(found["cores"]),
+                str(facts["cores"]),
             ),
         }
-        for holds, expected, got in wants.values():
-            if not holds:
+        for is_met, expected, got in requirements.values():
+            if not is_met:
                 raise self._error(
                     expected, got, "Mend the host, or its lines in the file of hosts."
                 )
-        return found
+        return facts
 
     def holder(self) -> dict[str, str] | None:
-        """Return the host's owner."""
-        held: dict[str, str] | None = self._survey()["holder"]
-        return held
+        holder: dict[str, str] | None = self._survey()["holder"]
+        return holder
 
     def runs(self) -> bool:
         """True if the machine's program runs."""
         return bool(self._survey()["program"])
 
     def _survey(self) -> JsonObject:
-        found: JsonObject = json.loads(self._fresh("survey", self.host.data_interface))
-        return found
+        facts: JsonObject = json.loads(self._run_uploaded("survey", self.host.data_interface))
+        return facts
 
     def take(self, experiment: str, expires: str) -> None:
-        """Have it for one experiment, until then. Raises EnvironmentMissing where another has."""
-        self._fresh("take", experiment, expires)
+        """Take the host for one experiment, until `expires`. Raises EnvironmentMissing if another
+        experiment has it."""
+        self._run_uploaded("take", experiment, expires)
 
     def install(self, experiment: str, bundle: bytes, content: Path, settings: JsonObject) -> None:
-        """The machine of `settings`, made of its role's part of the bundle, and of its content
-        where that is here. Raises EnvironmentMissing with what the host said."""
+        """Install the machine of `settings` from its role's part of the bundle, and from its
+        content if that is here. Raises EnvironmentMissing with the host's output."""
         home = "/opt/sparecraft/bundle"
         self._shell(f"rm -rf {home} && mkdir -p {home} && tar -xzf - -C {home}", bundle)
         if content.exists():
             self._shell(f"cat >{home}/content.tar.gz", content.read_bytes())
-        told = {"role": settings["role"], "files": settings["files"]}
-        self._run_boot("install", experiment, text=json.dumps(told).encode())
+        machine = {"role": settings["role"], "files": settings["files"]}
+        self._run_boot("install", experiment, text=json.dumps(machine).encode())
 
     def start(self, experiment: str) -> None:
-        """The machine's program."""
+        """Start the machine's program."""
         self._run_boot("start", experiment)
 
     def stop(self, experiment: str) -> None:
-        """The machine's program and all that it runs, at once."""
+        """Stop the machine's program and all that it runs, at once."""
         self._run_boot("stop", experiment)
 
     def release(self, experiment: str) -> list[str]:
-        """Uninstall; returns what is not as it was before."""
-        said = self._fresh("release", experiment, also=(CHANGED,))
-        return list(json.loads(said.splitlines()[-1])) if said.strip() else []
+        """Uninstall; returns the differences from before."""
+        output = self._run_uploaded("release", experiment, ok_codes=(CHANGED,))
+        return list(json.loads(output.splitlines()[-1])) if output.strip() else []
 
     def log(self, lines: int) -> str:
         """Return the last lines of the machine's program."""
         return self._shell(f"tail -n {lines} /var/log/sparecraft.log")
 
     def reboot(self) -> None:
-        """The kernel's own restart, at once; the connection does not survive it."""
+        """Restart the kernel at once; the connection does not survive it."""
         self._shell("(sleep 0.2; echo b >/proc/sysrq-trigger) >/dev/null 2>&1 &")
 
-    def _fresh(self, *words: str, also: tuple[int, ...] = ()) -> str:
-        """Return a word of host.py, as it is here; leaves nothing but what the word does."""
-        command = " ".join(map(shlex.quote, words))
+    def _run_uploaded(self, *arguments: str, ok_codes: tuple[int, ...] = ()) -> str:
+        """Run a command of this checkout's host.py on the host, and return its output. Leaves
+        nothing there except the command's effect."""
+        command = " ".join(map(shlex.quote, arguments))
         return self._shell(
             'd=$(mktemp -d) && tar -xzf - -C "$d" && '
             f'{{ python3 -B "$d/host.py" {command}; rc=$?; rm -rf "$d"; exit $rc; }}',
             _programs(),
-            also=also,
+            ok_codes=ok_codes,
         )
 
-    def _run_boot(self, *words: str, text: bytes = b"") -> str:
-        command = " ".join(map(shlex.quote, words))
+    def _run_boot(self, *arguments: str, text: bytes = b"") -> str:
+        command = " ".join(map(shlex.quote, arguments))
         return self._shell(f"python3 -B /var/lib/sparecraft-host/boot/host.py {command}", text)
 
-    def _shell(self, script: str, text: bytes = b"", *, also: tuple[int, ...] = ()) -> str:
-        """Return the output of a shell of root's. Raises EnvironmentMissing for an exit code that
-        is neither 0 nor in `also`.
+    def _shell(self, script: str, text: bytes = b"", *, ok_codes: tuple[int, ...] = ()) -> str:
+        """Run a script in a shell of root, and return its output. Raises EnvironmentMissing for an
+        exit code that is neither 0 nor in `ok_codes`.
         """
         root = "sh -c" if self.host.user == "root" else "sudo -n -E sh -c"
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [*self._client(), f"{root} {shlex.quote(script)}"],
                 input=text,
                 capture_output=True,
@@ -146,10 +147,10 @@ class Remote:
             raise self._error(
                 "an end", f"none within {_TIMEOUT_S:.0f} s", "See the host."
             ) from error
-        said = (done.stdout + done.stderr).decode(errors="replace").strip()
-        if done.returncode not in (0, *also):
-            raise self._refused(done.returncode, said)
-        return done.stdout.decode()
+        output = (process.stdout + process.stderr).decode(errors="replace").strip()
+        if process.returncode not in (0, *ok_codes):
+            raise self._refusal(process.returncode, output)
+        return process.stdout.decode()
 
     def _client(self) -> list[str]:
         program = shutil.which("ssh")
@@ -162,21 +163,25 @@ class Remote:
             "ServerAliveInterval": _ALIVE_S,
             "ServerAliveCountMax": _ALIVE_TRIES,
         }
-        if self.listed.known_hosts is not None:
-            options["UserKnownHostsFile"] = self.listed.known_hosts
+        if self.hosts_file.known_hosts is not None:
+            options["UserKnownHostsFile"] = self.hosts_file.known_hosts
             options["GlobalKnownHostsFile"] = "/dev/null"
-        if self.listed.key is not None:
-            options |= {"IdentityFile": self.listed.key, "IdentitiesOnly": "yes"}
-        given = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-        where = [f"-p{self.host.port}", f"{self.host.user}@{self.host.address}"]
-        return [program, "-T", *given, *where, "--"]
+        if self.hosts_file.key is not None:
+            options |= {"IdentityFile": self.hosts_file.key, "IdentitiesOnly": "yes"}
+        arguments = [
+            argument for name, value in options.items() for argument in ("-o", f"{name}={value}")
+        ]
+        target = [f"-p{self.host.port}", f"{self.host.user}@{self.host.address}"]
+        return [program, "-T", *arguments, *target, "--"]
 
-    def _refused(self, code: int, said: str) -> EnvironmentMissing:
-        tail = said[-1500:] or f"exit code {code}"
+    def _refusal(self, code: int, output: str) -> EnvironmentMissing:
+        tail = output[-1500:] or f"exit code {code}"
         if code != 255:  # ssh's own
-            why = _OURS.get(code, "it failed")
-            return self._error("success", f"{why}: {tail}", "`sparecraft down` gives hosts back.")
-        if "REMOTE HOST IDENTIFICATION HAS CHANGED" in said or "host key" in said.lower():
+            reason = _OURS.get(code, "it failed")
+            return self._error(
+                "success", f"{reason}: {tail}", "`sparecraft down` gives hosts back."
+            )
+        if "REMOTE HOST IDENTIFICATION HAS CHANGED" in output or "host key" in output.lower():
             return self._error(
                 "the host key that is known",
                 tail,
@@ -187,8 +192,8 @@ class Remote:
         )
 
     def _error(self, expected: str, got: str, hint: str) -> EnvironmentMissing:
-        where = f"host {self.host.name} ({self.host.user}@{self.host.address})"
-        return EnvironmentMissing(where, expected=expected, got=got, hint=hint)
+        place = f"host {self.host.name} ({self.host.user}@{self.host.address})"
+        return EnvironmentMissing(place, expected=expected, got=got, hint=hint)
 
 
 def _programs() -> bytes:

@@ -10,10 +10,11 @@ from experiments.design.inventory import Identity, Inventory
 from experiments.testbed.platforms.base import (
     CostEstimate,
     FleetRow,
-    Given,
     Option,
+    OptionValues,
     Platform,
     PlatformEntry,
+    entry_lines,
 )
 
 
@@ -30,55 +31,56 @@ class _Local:
     )
 
     def for_run(self, experiment: str) -> Platform:
-        """Made for the run, and removed; one that is up is taken where it is."""
+        """Return a fleet that is made for the run and removed; one that is up is used as it is."""
         return _platform(experiment, None)
 
-    def attached(self, inventory: Inventory, identity: Identity) -> Platform:
+    def attach_to(self, inventory: Inventory, identity: Identity) -> Platform:
         """Attach to the engine that `docker` finds."""
         from experiments.testbed.platforms.local.attached import AttachedLocalFleet
 
         return AttachedLocalFleet(inventory, identity)
 
-    def elsewhere(self, design: Design, given: Given, narrator: Narrator) -> None:
+    def elsewhere(self, design: Design, options: OptionValues, narrator: Narrator) -> None:
         """Do nothing: the run continues here."""
 
-    def for_up(self, design: Design, given: Given, narrator: Narrator) -> CostEstimate:
-        """At once: it costs nothing."""
+    def for_up(self, design: Design, options: OptionValues, narrator: Narrator) -> CostEstimate:
+        """Return the fleet at once, because it costs nothing."""
         del narrator
-        return CostEstimate(_platform(design.fleet.experiment, given["docker_hosts"]), _where)
+        return CostEstimate(
+            _platform(design.fleet.experiment, options["docker_hosts"]), entry_lines
+        )
 
-    def for_down(self, experiment: str, given: Given) -> Platform:
-        """Return the same fleet."""
-        return _platform(experiment, given.get("docker_hosts"))  # watch has no such option
+    def for_down(self, experiment: str, options: OptionValues) -> Platform:
+        return _platform(experiment, options.get("docker_hosts"))  # watch has no such option
 
     def experiments(self) -> list[str]:
         """Return the fleets that Terraform has a state of, and those that carry our label."""
         from experiments.testbed.platforms.local import docker
         from experiments.testbed.platforms.local.platform import STACK
-        from experiments.testbed.platforms.terraform import stated
+        from experiments.testbed.platforms.terraform import list_experiments
 
-        return sorted({*stated(STACK), *(found.experiment for found in docker.find())})
+        return sorted({*list_experiments(STACK), *(owned.experiment for owned in docker.find())})
 
-    def fleets(self, given: Given) -> list[FleetRow]:
+    def fleets(self, options: OptionValues) -> list[FleetRow]:
         """Return the fleets that carry our label, here and on the hosts of fleets that were made
         from here.
         """
         from experiments.testbed.platforms.local import docker
         from experiments.testbed.platforms.local.engines import HERE, engines_of
         from experiments.testbed.platforms.local.platform import STACK
-        from experiments.testbed.platforms.terraform import Stack, stated
+        from experiments.testbed.platforms.terraform import Stack, list_experiments
 
-        del given
-        given_hosts = [Stack(STACK, name).variables for name in stated(STACK)]
-        engines = {HERE, *(engine for one in given_hosts for engine in engines_of(one))}
+        del options
+        host_variables = [Stack(STACK, name).variables for name in list_experiments(STACK)]
+        engines = {HERE, *(engine for hosts in host_variables for engine in engines_of(hosts))}
         # The same engine by two addresses has the same containers.
-        found = {
-            (one.kind, one.name): one
-            for engine in sorted(engines, key=lambda one: one.address)
-            for one in docker.find(on=engine)
+        owned = {
+            (item.kind, item.name): item
+            for engine in sorted(engines, key=lambda item: item.address)
+            for item in docker.find(on=engine)
         }.values()
-        machines = [one.experiment for one in found if one.is_machine]
-        names = sorted({one.experiment for one in found})
+        machines = [item.experiment for item in owned if item.is_machine]
+        names = sorted({item.experiment for item in owned})
         return [{"experiment": name, "machines": machines.count(name)} for name in names]
 
 
@@ -87,11 +89,6 @@ def _platform(experiment: str, file: str | None) -> Platform:
     from experiments.testbed.platforms.local.platform import LocalPlatform
 
     return LocalPlatform(experiment, read(Path(file)) if file else None)
-
-
-def _where(inventory: Inventory) -> list[str]:
-    entries = [f"{one.tier}: {', '.join(one.urls)}" for one in inventory.endpoints.entries]
-    return [f"Entry {'; '.join(entries)}   InfluxDB: {inventory.endpoints.influxdb}"]
 
 
 PLATFORM: PlatformEntry = _Local()

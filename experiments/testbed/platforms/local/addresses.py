@@ -20,53 +20,59 @@ _PREFIX = 20
 
 
 def choose_addresses(
-    stated: Mapping[str, Any],
-    kept: Mapping[str, Any],
+    values: Mapping[str, Any],
+    current: Mapping[str, Any],
     *,
     further_entries: Collection[str] = (),
     taken_ports: Collection[int],
     taken_networks: Collection[IPv4Network],
 ) -> dict[str, object]:
-    """Ports and ranges that `stated` leaves open, as the stack's variables.
+    """Choose the ports and ranges that `values` leaves open, as the stack's variables.
 
-    Parameters: kept, those of the fleet as it is up; further_entries, entry tiers after the first;
-    taken_*, those of other fleets.
+    Parameters: values, those of fleet.tfvars; current, those of the fleet if it is up;
+    further_entries, entry tiers after the first; taken_*, those of other fleets.
     Raises EnvironmentMissing if none is free.
     """
-    chosen = _ranges(stated, kept, taken_networks)
-    ports = {name: stated[name] for name in PORTS if name in stated}
+    variables = _ranges(values, current, taken_networks)
+    ports = {name: values[name] for name in PORTS if name in values}
     for name, first in PORTS.items():
-        if name not in stated:
+        if name not in values:
             used = {*taken_ports, *ports.values()}
-            ports[name] = chosen[name] = kept.get(name) or _free_port(name, first, used)
-    entries = chosen["entry_ports"] = dict[str, int]()
+            ports[name] = variables[name] = current.get(name) or _free_port(name, first, used)
+    entries = variables["entry_ports"] = dict[str, int]()
     for tier in further_entries:
         used = {*taken_ports, *ports.values(), *entries.values()}
-        had = kept.get("entry_ports", {}).get(tier)
-        entries[tier] = had or _free_port("entry_ports", PORTS["entry_port"], used)
-    return chosen
+        port = current.get("entry_ports", {}).get(tier)
+        entries[tier] = port or _free_port("entry_ports", PORTS["entry_port"], used)
+    return variables
 
 
 def _ranges(
-    stated: Mapping[str, Any], kept: Mapping[str, Any], taken: Collection[IPv4Network]
+    values: Mapping[str, Any], current: Mapping[str, Any], taken_networks: Collection[IPv4Network]
 ) -> dict[str, object]:
-    """Both ranges at the same place of their /16; one that is stated gives the other's."""
-    for name, other in (("data_cidr", "control_cidr"), ("control_cidr", "data_cidr")):
-        if name in stated:
-            there = IPv4Network(stated[name])
-            offset = int(there.network_address) - int(_RANGES[name].network_address)
-            beside = int(_RANGES[other].network_address) + offset
-            return {} if other in stated else {other: f"{IPv4Network((beside, there.prefixlen))}"}
-    if all(name in kept for name in _RANGES):
-        return {name: kept[name] for name in _RANGES}
-    pairs = zip(*(one.subnets(new_prefix=_PREFIX) for one in _RANGES.values()), strict=True)
+    """Return both ranges, at the same offset in their /16; a stated range fixes the other one."""
+    for name, other_name in (("data_cidr", "control_cidr"), ("control_cidr", "data_cidr")):
+        if name in values:
+            network = IPv4Network(values[name])
+            offset = int(network.network_address) - int(_RANGES[name].network_address)
+            address = int(_RANGES[other_name].network_address) + offset
+            return (
+                {}
+                if other_name in values
+                else {other_name: f"{IPv4Network((address, network.prefixlen))}"}
+            )
+    if all(name in current for name in _RANGES):
+        return {name: current[name] for name in _RANGES}
+    pairs = zip(
+        *(whole_range.subnets(new_prefix=_PREFIX) for whole_range in _RANGES.values()), strict=True
+    )
     for pair in pairs:
-        if not any(one.overlaps(other) for one in pair for other in taken):
+        if not any(candidate.overlaps(taken) for candidate in pair for taken in taken_networks):
             return dict(zip(_RANGES, map(str, pair), strict=True))
     raise EnvironmentMissing(
         "address ranges of the fleet",
         expected=f"a free /{_PREFIX} of 198.18.0.0/16 whose twin of 198.19.0.0/16 is free too",
-        got=f"{len(taken)} networks in the way",
+        got=f"{len(taken_networks)} networks in the way",
         hint="`sparecraft list` shows the fleets that are up, `sparecraft down` removes one.",
     )
 
@@ -94,20 +100,22 @@ def _is_free(port: int) -> bool:
 
 
 def ports_line(variables: Mapping[str, Any]) -> str:
-    """One line for a person."""
-    named = {name.removesuffix("_port"): variables[name] for name in PORTS}
-    ports = ", ".join(f"{what} {port}" for what, port in (named | variables["entry_ports"]).items())
+    """Describe ports and ranges in one line for a person."""
+    ports_by_name = {name.removesuffix("_port"): variables[name] for name in PORTS}
+    ports = ", ".join(
+        f"{name} {port}" for name, port in (ports_by_name | variables["entry_ports"]).items()
+    )
     ranges = " and ".join(str(variables[name]) for name in _RANGES)
     return f"ports on 127.0.0.1: {ports}; networks: {ranges}"
 
 
 def networks_of(variables: Iterable[Mapping[str, Any]]) -> set[IPv4Network]:
     """Return the ranges that fleets have been given."""
-    return {IPv4Network(one[name]) for one in variables for name in _RANGES if name in one}
+    return {IPv4Network(fleet[name]) for fleet in variables for name in _RANGES if name in fleet}
 
 
 def ports_of(variables: Iterable[Mapping[str, Any]]) -> set[int]:
     """Return the ports that fleets have been given."""
     fleets = list(variables)
-    further = {port for one in fleets for port in one.get("entry_ports", {}).values()}
-    return {int(one[name]) for one in fleets for name in PORTS if name in one} | further
+    further = {port for fleet in fleets for port in fleet.get("entry_ports", {}).values()}
+    return {int(fleet[name]) for fleet in fleets for name in PORTS if name in fleet} | further

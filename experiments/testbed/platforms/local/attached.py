@@ -18,7 +18,7 @@ _SHOWN = 6
 
 
 class AttachedLocalFleet(LocalPlatform):
-    """Machines that stay: nothing of them is made, changed or removed."""
+    """A fleet that stays: none of its machines is made, changed or removed."""
 
     is_attached = True
 
@@ -28,7 +28,7 @@ class AttachedLocalFleet(LocalPlatform):
         self._identity = identity
 
     def check(self) -> None:
-        """Raises EnvironmentMissing where Docker does not answer, or a machine does not run."""
+        """Raises EnvironmentMissing if Docker does not answer, or a machine does not run."""
         docker.check()
         off = {
             machine.name: state
@@ -36,9 +36,9 @@ class AttachedLocalFleet(LocalPlatform):
             if (state := docker.state(self.container(machine.name))) != "running"
         }
         if off:
-            raise self._other(
+            raise self._difference_error(
                 "running machines",
-                _some(f"{name} {state}" for name, state in off.items()),
+                _abbreviate(f"{name} {state}" for name, state in off.items()),
                 "Apply it again where it was made: that starts what is down.",
             )
 
@@ -46,33 +46,37 @@ class AttachedLocalFleet(LocalPlatform):
         """Return the fleet as it is. Raises EnvironmentMissing if it is not the one of `tfvars`."""
         for note in self.journal.undo_ended(self.undo):
             progress(f"{note.machine}: {note.kind} of a run that was killed is undone")
-        asked = check(read_tfvars(tfvars), Fleet)
-        if different := list(self._differences(asked)):
-            raise self._other(
+        fleet = check(read_tfvars(tfvars), Fleet)
+        if different := list(self._differences(fleet)):
+            raise self._difference_error(
                 f"the fleet of {tfvars}",
-                _some(different),
+                _abbreviate(different),
                 "Apply that file where the fleet was made, or give the design the fleet's own.",
             )
         progress(f"{len(self._inventory.machines)} machines, made elsewhere, stay as they are")
         return self._inventory
 
-    def _differences(self, asked: Fleet) -> Iterator[str]:
-        """Differences that would make this run's figures another fleet's."""
-        had = self._inventory
-        if had.scheme != asked.scheme:
-            yield f"scheme {had.scheme}"
-        there = {one.name: one for one in had.machines}
-        wanted = {
-            *asked.machine_names,
-            *(name for tier in asked.tiers for name in _spares(asked, tier)),
+    def _differences(self, fleet: Fleet) -> Iterator[str]:
+        """Yield the differences that would make this run's figures those of another fleet."""
+        inventory = self._inventory
+        if inventory.scheme != fleet.scheme:
+            yield f"scheme {inventory.scheme}"
+        machines = {machine.name: machine for machine in inventory.machines}
+        names = {
+            *fleet.machine_names,
+            *(name for tier in fleet.tiers for name in _standby_names(fleet, tier)),
         }
-        yield from (f"no machine {name}" for name in sorted(wanted - there.keys()))
-        yield from (f"a machine {name} too" for name in sorted(there.keys() - wanted))
-        for name in sorted(there.keys() & wanted):
-            if (tier := there[name].tier) and there[name] not in had.arbiters:
-                yield from self._of_machine(there[name], asked.tiers[tier], _spares(asked, tier))
+        yield from (f"no machine {name}" for name in sorted(names - machines.keys()))
+        yield from (f"a machine {name} too" for name in sorted(machines.keys() - names))
+        for name in sorted(machines.keys() & names):
+            if (tier := machines[name].tier) and machines[name] not in inventory.arbiters:
+                yield from self._machine_differences(
+                    machines[name], fleet.tiers[tier], _standby_names(fleet, tier)
+                )
 
-    def _of_machine(self, machine: Machine, tier: Tier, spares: Collection[str]) -> Iterator[str]:
+    def _machine_differences(
+        self, machine: Machine, tier: Tier, spares: Collection[str]
+    ) -> Iterator[str]:
         if machine.role != tier.role:
             yield f"{machine.name}: role {machine.role}, not {tier.role}"
         if machine.standby != (machine.name in spares):
@@ -84,15 +88,12 @@ class AttachedLocalFleet(LocalPlatform):
             yield f"{machine.name}: {memory_mb:g} MB of memory, not {tier.memory_mb}"
 
     def inventory(self) -> Inventory:
-        """Return the inventory that was given."""
         return self._inventory
 
     def identity(self) -> Identity:
-        """Return the client certificate that was given."""
         return self._identity
 
     def down(self, progress: Progress) -> list[str]:
-        """Removes nothing."""
         progress("the fleet stays as it was")
         return []
 
@@ -101,23 +102,25 @@ class AttachedLocalFleet(LocalPlatform):
         return []
 
     def replace(self, machine: str, progress: Progress) -> None:
-        """Refused: `attach` lets no design in that asks for it."""
+        """Raise EnvironmentMissing; `attach` refuses designs that replace machines."""
         del progress
-        raise self._other("no machine to be made anew", machine, "Run it without --attach.")
+        raise self._difference_error(
+            "no machine to be made anew", machine, "Run it without --attach."
+        )
 
-    def _other(self, expected: str, got: str, hint: str) -> EnvironmentMissing:
+    def _difference_error(self, expected: str, got: str, hint: str) -> EnvironmentMissing:
         return EnvironmentMissing(
             f"attached fleet {self.experiment}", expected=expected, got=got, hint=hint
         )
 
 
-def _spares(fleet: Fleet, tier: str) -> set[str]:
-    """Names of a tier's standbys, which come after its nodes."""
+def _standby_names(fleet: Fleet, tier: str) -> set[str]:
+    """Return the names of a tier's standbys, which come after its nodes."""
     spec = fleet.tiers[tier]
     return {f"{tier}-{index}" for index in range(spec.nodes + 1, spec.nodes + spec.standby + 1)}
 
 
-def _some(words: Iterable[str]) -> str:
-    found = list(words)
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return ", ".join(found[:_SHOWN]) + more
+def _abbreviate(texts: Iterable[str]) -> str:
+    items = list(texts)
+    more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
+    return ", ".join(items[:_SHOWN]) + more

@@ -25,7 +25,7 @@ from core.json_object import JsonObject
 
 @dataclass(frozen=True)
 class Engine:
-    """A Docker engine; without an address the one that `docker` itself finds."""
+    """A Docker engine; without an address it is the one that `docker` itself finds."""
 
     name: str
     address: str = ""
@@ -36,19 +36,19 @@ class Engine:
         """The options of `docker` that reach it."""
         if not self.address:
             return []
-        reached = ["--host", self.address]
+        options = ["--host", self.address]
         if self.certificates:
             folder = Path(self.certificates)
             files = (("cacert", "ca.pem"), ("cert", "cert.pem"), ("key", "key.pem"))
-            reached += ["--tlsverify", *(f"--tls{name}={folder / file}" for name, file in files)]
-        return reached
+            options += ["--tlsverify", *(f"--tls{name}={folder / file}" for name, file in files)]
+        return options
 
 
 HERE = Engine("local")
 
 
 class DockerHost(Strict):
-    """One of them."""
+    """One Docker host."""
 
     name: Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$")]
     address: Annotated[str, Field(pattern=r"^(unix|tcp|ssh)://.+")]
@@ -58,26 +58,24 @@ class DockerHost(Strict):
 
 
 class DockerHosts(Strict):
-    """All of them, the first the one whose networks this process is in."""
+    """All Docker hosts; this process is in the networks of the first."""
 
     hosts: Annotated[tuple[DockerHost, ...], Field(strict=False, min_length=1, max_length=100)]
     underlay_mtu: Annotated[int, Field(ge=1280, le=9216)] = 1500
 
 
 def read(file: Path) -> JsonObject:
-    """Return the stack's variables that `file` says, its paths from its own folder. Raises
-    InputError.
-    """
-    said = check(read_toml(file), DockerHosts).model_dump(mode="json")
-    for host in said["hosts"]:
+    """Return the stack's variables of `file`, paths from its folder. Raises InputError."""
+    variables = check(read_toml(file), DockerHosts).model_dump(mode="json")
+    for host in variables["hosts"]:
         if host["certificates"] is not None:
             folder = file.resolve().parent / Path(host["certificates"]).expanduser()
             host["certificates"] = str(folder.resolve())
-    return said
+    return variables
 
 
 def engines_of(variables: Mapping[str, Any]) -> tuple[Engine, ...]:
     """Return the engines of the stack, or this host's."""
     hosts = variables.get("hosts") or []
-    named = (Engine(one["name"], one["address"], one["certificates"]) for one in hosts)
-    return tuple(named) or (HERE,)
+    engines = (Engine(host["name"], host["address"], host["certificates"]) for host in hosts)
+    return tuple(engines) or (HERE,)

@@ -36,27 +36,27 @@ class Image:
         return self.name or self.id.removeprefix("sha256:")[:12]
 
 
-def unused() -> list[Image]:
-    """Our images without a container, running or not; those without a name first.
+def find_unused() -> list[Image]:
+    """Return our images without a container, running or not; those without a name first.
 
-    A parent of another image goes after it, so that each can be removed in this order: the engine
-    lists the newest first.
+    They can be removed in this order, because an image comes before its parent: the engine lists
+    the newest first.
     """
-    ours = {
-        one
+    own_ids = {
+        identifier
         for label in _LABELS
-        for one in docker.run(
+        for identifier in docker.run(
             "image", "ls", "--quiet", "--no-trunc", "--filter", f"label={label}"
         ).split()
     }
-    found = read(docker.run("system", "df", "--verbose", "--format", "{{json .Images}}"), ours)
-    return sorted(found, key=lambda one: not one.superseded)
+    images = read(docker.run("system", "df", "--verbose", "--format", "{{json .Images}}"), own_ids)
+    return sorted(images, key=lambda image: not image.superseded)
 
 
-def read(text: str, ours: set[str]) -> Sequence[Image]:
-    """Unused images among the rows of `docker system df`.
+def read(text: str, own_ids: set[str]) -> Sequence[Image]:
+    """Return the unused images among the rows of `docker system df`.
 
-    Parameters: text, JSON; ours, identifiers of what Sparecraft built.
+    Parameters: text, JSON; own_ids, identifiers of images that Sparecraft built.
     """
     return [
         Image(
@@ -68,10 +68,10 @@ def read(text: str, ours: set[str]) -> Sequence[Image]:
             own_size=row["UniqueSize"],
         )
         for row in json.loads(text)
-        if row["ID"] in ours and row["Containers"] == "0"
+        if row["ID"] in own_ids and row["Containers"] == "0"
     ]  # fmt: skip
 
 
 def remove(image: Image) -> None:
-    """Remove one; an image that a container has meanwhile stays, and the engine says so."""
+    """Remove an image. If a container uses it meanwhile, it stays, and the engine says so."""
     docker.run("image", "rm", image.name or image.id)

@@ -13,15 +13,15 @@ JARS = ROOT / "ci" / "jars"
 
 
 def fetch(folders: Iterable[Path], progress: Progress) -> None:
-    """Have the jars here that the roles in these folders name. Raises EnvironmentMissing."""
-    named = sorted({str(folder) for folder in folders if any(folder.rglob("pom.xml"))})
-    if not named:
+    """Ensure that the jars of the roles in these folders are here. Raises EnvironmentMissing."""
+    names = sorted({str(folder) for folder in folders if any(folder.rglob("pom.xml"))})
+    if not names:
         return
-    said = make(
-        [JARS, *named],
-        f"jars of {', '.join(Path(folder).name for folder in named)}",
+    output = make(
+        [JARS, *names],
+        f"jars of {', '.join(Path(folder).name for folder in names)}",
         expected="those that pom.xml and jars.sha256 beside it name",
-        hint=f"`ci/jars {' '.join(named)}` tries again; it needs Maven and a repository.",
+        hint=f"`ci/jars {' '.join(names)}` tries again; it needs Maven and a repository.",
     )
-    for line in said:
+    for line in output:
         progress(line)

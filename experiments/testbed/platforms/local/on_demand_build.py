@@ -10,8 +10,8 @@ from core.errors import EnvironmentMissing
 
 
 def make(command: Sequence[str | Path], place: str, *, expected: str, hint: str) -> list[str]:
-    """Run a script of ours; returns what it printed. Raises EnvironmentMissing if it fails."""
-    done = subprocess.run(
+    """Run a script of ours; returns its output. Raises EnvironmentMissing if it fails."""
+    process = subprocess.run(
         command,
         capture_output=True,
         text=True,
@@ -19,7 +19,7 @@ def make(command: Sequence[str | Path], place: str, *, expected: str, hint: str)
         start_new_session=True,
         check=False,
     )
-    if done.returncode != 0:
-        got = (done.stdout + done.stderr)[-2000:].strip()
+    if process.returncode != 0:
+        got = (process.stdout + process.stderr)[-2000:].strip()
         raise EnvironmentMissing(place, expected=expected, got=got, hint=hint)
-    return done.stdout.splitlines()
+    return process.stdout.splitlines()

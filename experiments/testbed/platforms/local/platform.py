@@ -11,7 +11,7 @@ from core.config_file import check, read_tfvars
 from core.errors import EnvironmentMissing
 from core.json_object import JsonObject
 from experiments.design.fleet import Fleet
-from experiments.design.inventory import Identity, Inventory
+from experiments.design.inventory import Inventory
 from experiments.design.roles import find_roles
 from experiments.paths import ROOT
 from experiments.testbed import runs
@@ -25,7 +25,7 @@ from experiments.testbed.platforms.local.addresses import (
     ports_of,
 )
 from experiments.testbed.platforms.local.engines import Engine, engines_of
-from experiments.testbed.platforms.terraform import Progress, Stack
+from experiments.testbed.platforms.terraform import Progress, Stack, StackFleet
 
 STACK = ROOT / "infra" / "stacks" / "local"
 _POWER_LOSS = ("kill", "--signal=KILL")
@@ -36,7 +36,7 @@ _INJECTED = {
 }
 
 
-class LocalPlatform:
+class LocalPlatform(StackFleet):
     """One experiment's fleet on this host, or on the Docker hosts of which this is the first."""
 
     name = "local"
@@ -46,7 +46,8 @@ class LocalPlatform:
     is_attached = False
 
     def __init__(self, experiment: str, hosts: Mapping[str, Any] | None = None) -> None:
-        """`hosts`: the variables that say where; None: where it is, else this host's engine."""
+        """`hosts`: the variables with the Docker hosts; None: those of the fleet if it is up, else
+        this host's engine."""
         self.experiment = experiment
         self.stack = Stack(STACK, experiment)
         self.journal = MachineJournal(self.name, experiment, runs.FOLDER / "machines" / experiment)
@@ -55,31 +56,31 @@ class LocalPlatform:
 
     @property
     def hosts(self) -> JsonObject:
-        """The stack's variables that say where it is; none on this host's engine."""
+        """The stack's variables with its Docker hosts; none on this host's engine."""
         if self._hosts is not None:
             return dict(self._hosts)
-        kept = self.stack.variables
-        return {name: kept[name] for name in ("hosts", "underlay_mtu") if name in kept}
+        variables = self.stack.variables
+        return {name: variables[name] for name in ("hosts", "underlay_mtu") if name in variables}
 
     @cached_property
     def engines(self) -> tuple[Engine, ...]:
-        """All of them, the first first."""
+        """All engines of the fleet, in the order of the hosts."""
         return engines_of(self.hosts)
 
     @property
     def on_this_host(self) -> bool:
         """True if there is one engine, and it is this host's."""
-        first, *others = self.engines
-        return not others and docker.is_here(first)
+        first, *further = self.engines
+        return not further and docker.is_here(first)
 
     def engine_of(self, machine: str) -> Engine:
-        """Return the one that has the machine; the first where none has."""
+        """Return the engine that has the machine; the first if none has it."""
         if len(self.engines) == 1:
             return self.engines[0]
         if machine not in self._engine_of:
             name = self.container(machine)
-            having = (one for one in self.engines if docker.state(name, one) != "absent")
-            self._engine_of[machine] = next(having, self.engines[0])
+            engines = (engine for engine in self.engines if docker.state(name, engine) != "absent")
+            self._engine_of[machine] = next(engines, self.engines[0])
         return self._engine_of[machine]
 
     def _run(self, machine: str, *arguments: str) -> None:
@@ -89,93 +90,101 @@ class LocalPlatform:
         return docker.state(self.container(machine), self.engine_of(machine))
 
     def check(self) -> None:
-        """Raises EnvironmentMissing where Docker does not answer, or machines of this experiment's
-        name are there that this workspace did not make: nothing may touch those unasked."""
+        """Raises EnvironmentMissing if Docker does not answer, or has machines of this experiment's
+        name that this workspace did not make: nothing may touch those without a request."""
         for engine in self.engines:
             docker.check(engine)
-        own = {str(o.get("container_name") or o.get("name")) for o in self.stack.state_resources()}
-        others = [
-            found.name
+        own_names = {
+            str(resource.get("container_name") or resource.get("name"))
+            for resource in self.stack.state_resources()
+        }
+        foreign = [
+            item.name
             for engine in self.engines
-            for found in docker.find(self.experiment, engine)
-            if found.name not in own and (found.is_machine or found.kind == "network")
+            for item in docker.find(self.experiment, engine)
+            if item.name not in own_names and (item.is_machine or item.kind == "network")
         ]
-        if others:
+        if foreign:
             raise EnvironmentMissing(
                 f"fleet {self.experiment}",
                 expected="nothing of this experiment but what its own workspace made",
-                got=f"{len(others)} others: {', '.join(sorted(others)[:4])}"
-                + (f" and {len(others) - 4} more" if len(others) > 4 else ""),
+                got=f"{len(foreign)} others: {', '.join(sorted(foreign)[:4])}"
+                + (f" and {len(foreign) - 4} more" if len(foreign) > 4 else ""),
                 hint="Measure that fleet as it is: `sparecraft run DESIGN --attach FOLDER`, of the "
                 "Terraform configuration that made it. Or remove it there, or by "
                 f"`sparecraft down {self.experiment}`, which removes every trace.",
             )
 
     def up(self, tfvars: Path, progress: Progress) -> Inventory:
-        """`terraform apply` at ports and ranges that no other fleet has; returns what was made."""
+        """Call `terraform apply` with ports and ranges that no other fleet has; returns the
+        inventory."""
         for note in self.journal.undo_ended(self.undo):
             progress(f"{note.machine}: {note.kind} of a run that was killed is undone")
         source = read_tfvars(tfvars)
-        stated = source.values
+        values = source.values
         fleet = check(source, Fleet)
-        others = [Stack(STACK, name) for name in terraform.stated(STACK) if name != self.experiment]
-        given = [other.variables for other in others]
-        taken = {one for on in self.engines for one in docker.subnets(but=self.experiment, on=on)}
-        chosen = choose_addresses(
-            stated,
+        other_stacks = [
+            Stack(STACK, name)
+            for name in terraform.list_experiments(STACK)
+            if name != self.experiment
+        ]
+        other_variables = [stack.variables for stack in other_stacks]
+        used_networks = {
+            network
+            for engine in self.engines
+            for network in docker.subnets(but=self.experiment, on=engine)
+        }
+        addresses = choose_addresses(
+            values,
             self.stack.variables if self.stack.state_resources() else {},
             further_entries=fleet.entry_tiers[1:],
-            taken_ports=ports_of(given),
-            taken_networks=networks_of(given) | taken,
+            taken_ports=ports_of(other_variables),
+            taken_networks=networks_of(other_variables) | used_networks,
         )
-        progress(ports_line({**chosen, **stated}))
+        progress(ports_line({**addresses, **values}))
         if self.hosts:
-            progress(f"Docker hosts: {', '.join(one.name for one in self.engines)}")
+            progress(f"Docker hosts: {', '.join(engine.name for engine in self.engines)}")
         self._engine_of.clear()
         folder = tfvars.resolve().parent
         roles = find_roles(folder)
         images = {roles[tier.role].image_of or tier.role for tier in fleet.tiers.values()}
         jars.fetch((roles[image].directory for image in images), progress)
         variants.build(variants.used_variants(folder, fleet, roles), progress)
-        self.stack.apply(tfvars, progress, {**chosen, **self.hosts})
+        self.stack.apply(tfvars, progress, {**addresses, **self.hosts})
         return self.inventory()
 
-    def inventory(self) -> Inventory:
-        """Return the resources of the state."""
-        return self.stack.inventory()
-
-    def identity(self) -> Identity:
-        """Return the client certificate for the agents' API."""
-        return self.stack.identity()
-
     def down(self, progress: Progress) -> list[str]:
-        """`terraform destroy`, then a sweep by label; returns what only the sweep found."""
+        """Call `terraform destroy`, then sweep by label; returns what only the sweep found."""
         engines = self.engines  # the state, which is about to go, says so
         for engine in engines:
             docker.check(engine)
 
         def sweep() -> list[str]:
-            return [str(f) for engine in engines for f in docker.sweep(self.experiment, engine)]
+            return [
+                str(item) for engine in engines for item in docker.sweep(self.experiment, engine)
+            ]
 
-        found = self.stack.remove(progress, sweep)
+        swept = self.stack.remove(progress, sweep)
         self.journal.clear_all()
-        return found
+        return swept
 
     def remaining(self) -> list[str]:
-        """Every container and network of this experiment that an engine holds."""
-        return [str(f) for engine in self.engines for f in docker.find(self.experiment, engine)]
+        """Return every container and network of this experiment that an engine holds."""
+        return [
+            str(item) for engine in self.engines for item in docker.find(self.experiment, engine)
+        ]
 
     def container(self, machine: str) -> str:
         """Return the Docker name of a machine."""
         return f"sc-{self.experiment}-{machine}"
 
     def machine_logs(self, machine: str, lines: int = 20) -> str:
-        """Return the last lines that the machine printed, so many at most."""
+        """Return at most `lines` last lines that the machine printed."""
         return docker.logs(self.container(machine), lines, on=self.engine_of(machine))
 
     def inject(self, kind: str, machine: str) -> None:
-        """A fault that no agent can inject into its own machine. It ends with this process, however
-        that ends."""
+        """Inject a fault that no agent can inject into its own machine. It ends with this process,
+        however that ends."""
         self.journal.write(kind, machine)
         self._run(machine, *_INJECTED[kind])
 
@@ -185,7 +194,7 @@ class LocalPlatform:
         self.journal.clear(machine)
 
     def undo(self, note: Note) -> None:
-        """`revert` of what may have been another process's; a machine that is gone has no fault."""
+        """Revert a fault that may be another process's; a machine that is gone has no fault."""
         self._undo(note.kind, note.machine)
 
     def _undo(self, kind: str, machine: str) -> None:
@@ -196,23 +205,23 @@ class LocalPlatform:
             self.start(machine)
 
     def start(self, machine: str) -> None:
-        """`docker start`, where the machine does not run."""
+        """Call `docker start` if the machine does not run."""
         if not self.running(machine):
             self._run(machine, "start")
             self.journal.clear(machine)
 
     def stop(self, machine: str) -> None:
-        """Power loss, where the machine runs."""
+        """Cut the machine's power if it runs."""
         if self.running(machine):
             self._run(machine, *_POWER_LOSS)
 
     def replace(self, machine: str, progress: Progress) -> None:
-        """A new container, by `terraform apply -replace`; other machines are left as they are."""
+        """Make a new container by `terraform apply -replace`; other machines stay as they are."""
         self.stack.replace(f'fleet_machine.this["{machine}"]', progress)
         self.journal.clear(machine)
 
     def load_helpers(self) -> int:
-        """None: this host makes the load."""
+        """Return 0: this host makes the load."""
         return 0
 
     def running(self, machine: str) -> bool:
@@ -221,4 +230,8 @@ class LocalPlatform:
 
     def cpu_s(self) -> Mapping[str, float]:
         """Return the CPU times that the engines on this host count."""
-        return {k: v for on in self.engines for k, v in docker.cpu_s(self.experiment, on).items()}
+        return {
+            container: seconds
+            for engine in self.engines
+            for container, seconds in docker.cpu_s(self.experiment, engine).items()
+        }

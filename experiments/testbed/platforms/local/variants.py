@@ -19,10 +19,10 @@ _TARGET = "bin/variants/"
 
 
 def used_variants(folder: Path, fleet: Fleet, roles: Mapping[str, Role]) -> set[tuple[str, str]]:
-    """Programs and variants that arms of the design in `folder` run: {("redis", "ilr"), ...}."""
+    """Return the programs and variants of a design's arms: {("redis", "ilr"), ...}."""
     if not (folder / "experiment.toml").is_file():
         return set()
-    found = set()
+    variants = set()
     for arm in load_design(str(folder)).experiment.arms.values():
         for tier, settings in arm.settings.items():
             variant = settings.role.get(SETTING, _AS_DEBIAN)
@@ -31,13 +31,13 @@ def used_variants(folder: Path, fleet: Fleet, roles: Mapping[str, Role]) -> set[
             role = roles[fleet.tiers[tier].role]
             pattern = roles[role.image_of or fleet.tiers[tier].role].build.get(_TARGET)
             if pattern is not None:
-                found.add((Path(pattern).parent.name, str(variant)))
-    return found
+                variants.add((Path(pattern).parent.name, str(variant)))
+    return variants
 
 
-def build(wanted: set[tuple[str, str]], progress: Progress) -> None:
-    """Have these programs where images take them from. Raises EnvironmentMissing."""
-    for program, variant in sorted(wanted):
+def build(variants: set[tuple[str, str]], progress: Progress) -> None:
+    """Ensure that these programs are where images copy them from. Raises EnvironmentMissing."""
+    for program, variant in sorted(variants):
         progress(f"{program}, variant {variant}: compiled where it is not here (minutes)")
         make(
             [BUILD, program, variant],

@@ -20,12 +20,12 @@ def test_each_operation_is_asked_once_and_nothing_stays(tmp_path: Path) -> None:
     design = tmp_path / NAME
     make_design(design)
     toml = design / "experiment.toml"
-    wrong = '[[load.operations]]\nname = "wrong"\npath = "/none"\n\n[phases]'
-    toml.write_text(toml.read_text().replace("[phases]", wrong, 1))
+    operation = '[[load.operations]]\nname = "wrong"\npath = "/none"\n\n[phases]'
+    toml.write_text(toml.read_text().replace("[phases]", operation, 1))
     with nothing_stays(f"{NAME}-check"):
-        done = sparecraft("check", str(design), "--deep", "--json")
-    assert done.returncode == 1, done.stderr
-    asked = {one["operation"]: one for one in json.loads(done.stdout)["asked"]}
-    assert (asked["flag"]["outcome"], asked["flag"]["status"]) == ("ok", 200)
-    assert asked["flag"]["begin"].startswith("<!doctype html>")
-    assert (asked["wrong"]["outcome"], asked["wrong"]["status"]) == ("bad_status", 404)
+        process = sparecraft("check", str(design), "--deep", "--json")
+    assert process.returncode == 1, process.stderr
+    replies = {reply["operation"]: reply for reply in json.loads(process.stdout)["asked"]}
+    assert (replies["flag"]["outcome"], replies["flag"]["status"]) == ("ok", 200)
+    assert replies["flag"]["begin"].startswith("<!doctype html>")
+    assert (replies["wrong"]["outcome"], replies["wrong"]["status"]) == ("bad_status", 404)

@@ -60,10 +60,12 @@ def test_its_locustfile_loads_a_fleet(reader: Reader) -> None:
     names = {"GET /flag/[code]", "GET /flag/[code], of two", "GET /flag/XX"}
     assert set(requests["name"]) == names
     tasks = [
-        use["tasks"] for block in result["compare"]["load"]["blocks"] for use in block["workers"]
+        worker["tasks"]
+        for block in result["compare"]["load"]["blocks"]
+        for worker in block["workers"]
     ]
     assert len(tasks) == 4
-    assert all(one["raised"] == one["not_started"] == 0 for one in tasks), tasks
+    assert all(counts["raised"] == counts["not_started"] == 0 for counts in tasks), tasks
 
 
 # Stand-ins for the page's public images, where this engine has none of that name and no registry.
@@ -79,20 +81,20 @@ CMD ["memcached"]
 
 
 def _docker(*arguments: str, check: bool = True) -> int:
-    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
-    assert not check or done.returncode == 0, done.stderr
-    return done.returncode
+    process = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
+    assert not check or process.returncode == 0, process.stderr
+    return process.returncode
 
 
 @pytest.fixture
 def _images(tmp_path: Path) -> Iterator[None]:
-    absent = [one for one in STAND_INS if _docker("image", "inspect", one, check=False)]
-    for image in absent:
+    missing_images = [name for name in STAND_INS if _docker("image", "inspect", name, check=False)]
+    for image in missing_images:
         (tmp_path / "Dockerfile").write_text(STAND_INS[image])
         _docker("build", "-q", "--network", "host", "-t", image, str(tmp_path))
     with nothing_stays(GREETER):
         yield
-    for image in absent:
+    for image in missing_images:
         _docker("rmi", "--no-prune", image, check=False)
 
 
@@ -100,7 +102,7 @@ def _images(tmp_path: Path) -> Iterator[None]:
 @pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("_images")
 def test_its_compose_file_is_measured(reader: Reader) -> None:
-    """Both images run what they say, as their own users: each answer was counted by the cache."""
+    """Both images run their program as their own user; the cache has counted each answer."""
     assert RUN_GREETER in PAGE.read_text()
     code, output = reader.do(RUN_GREETER)
     assert code in (0, 1), output

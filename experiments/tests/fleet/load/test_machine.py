@@ -31,9 +31,9 @@ from experiments.paths import ROOT
 from experiments.record.result import passed, validity
 from experiments.testbed.platforms import entry
 from experiments.testbed.platforms.ec2 import remote_run, resources
-from experiments.testbed.platforms.ec2.attached import HANDED, Handed
+from experiments.testbed.platforms.ec2.attached import FLEET_FILE, FleetFile
 from experiments.testbed.platforms.ec2.aws import Aws
-from experiments.testbed.platforms.ec2.remote_runner import KEPT
+from experiments.testbed.platforms.ec2.remote_runner import FOLDER
 from experiments.tests.aws import REGION
 from experiments.tests.called import call
 from experiments.tests.ec2_stack import KEY, account_of_a_stack
@@ -63,13 +63,13 @@ def machine(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "/etc/sparecraft/role.env": settings,
         f"{CERTIFICATES}:ro": CERTIFICATES,  # the way to the package index is this host's
     }
-    pip = [x for name in os.environ if name.startswith("PIP_") for x in ("--env", name)]
+    pip = [option for name in os.environ if name.startswith("PIP_") for option in ("--env", name)]
     # A test that was killed leaves its container.
     subprocess.run(["docker", "rm", "--force", NAME], capture_output=True, check=False)
     docker(
         *("run", "--rm", "--detach", "--name", NAME, "--network", "host", "--memory", "1g", *pip),
         *("--cap-add", "SYS_NICE", "--security-opt", "no-new-privileges"),  # as a fleet has
-        *(x for to, path in mounts.items() for x in ("--volume", f"{path}:{to}")),
+        *(word for target, path in mounts.items() for word in ("--volume", f"{path}:{target}")),
         *("sparecraft/base:bookworm", "sleep", "900"),
     )
     docker("exec", NAME, f"{ROLE}/install.sh")
@@ -80,12 +80,12 @@ def machine(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 def test_workers_installed_from_the_bundle_send_their_shares(machine: str, tmp_path: Path) -> None:
     docker("exec", machine, f"{ROLE}/ready.sh")
-    said = docker("exec", machine, "sparecraft", "--version")
-    assert said.startswith("sparecraft ")
+    output = docker("exec", machine, "sparecraft", "--version")
+    assert output.startswith("sparecraft ")
     assert docker("exec", machine, "sparecraft", "glossary", "NodT").startswith("NodT")
     workloads = "from experiments.design.workloads import find_workloads as w; print(*w(None))"
-    said = docker("exec", machine, "/opt/sparecraft/venv/bin/python", "-c", workloads)
-    assert set(said.split()) == set(find_workloads(None)), "the roles are in the bundle"
+    output = docker("exec", machine, "/opt/sparecraft/venv/bin/python", "-c", workloads)
+    assert set(output.split()) == set(find_workloads(None)), "the roles are in the bundle"
     for _ in range(2):
         docker("exec", "--detach", machine, f"{ROLE}/start.sh")
     with serving() as server:
@@ -101,8 +101,8 @@ def test_workers_installed_from_the_bundle_send_their_shares(machine: str, tmp_p
 
 
 class Commands:
-    """Systems Manager between who sends a command and the machine's agent: runs it there. While
-    `cut` is set nobody is reached; `heard` is called with each command."""
+    """A stand-in for Systems Manager, which runs each command on the machine. While
+    `cut` is set it answers with an error; `heard` is called with each command."""
 
     def __init__(self, machine: str) -> None:
         self._machine = machine
@@ -110,31 +110,35 @@ class Commands:
         self.cut = threading.Event()
         self.heard: Callable[[str], None] | None = None
 
-    def __call__(self, asked: BaseHTTPRequestHandler, body: bytes) -> Answer | None:
-        """An answer as AWS gives it; None for whatever is none of Systems Manager's."""
-        _, _, operation = asked.headers.get("X-Amz-Target", "").partition("AmazonSSM.")
+    def __call__(self, request: BaseHTTPRequestHandler, body: bytes) -> Answer | None:
+        """The answer of AWS; None for a request that is not for Systems Manager."""
+        _, _, operation = request.headers.get("X-Amz-Target", "").partition("AmazonSSM.")
         if not operation:
             return None
         if self.cut.is_set():
             return 503, {}, b"{}"
-        said = {"SendCommand": self._send, "GetCommandInvocation": self._look}[operation](
+        response = {"SendCommand": self._send, "GetCommandInvocation": self._look}[operation](
             json.loads(body)
         )
-        return 200, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(said).encode()
+        return 200, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(response).encode()
 
     def end(self) -> None:
-        """A request of somebody who was lost has no other to wait for it."""
+        """Wait for commands whose sender lost the connection."""
         for process in self._running.values():
             process.communicate()
 
-    def _send(self, asked: dict[str, Any]) -> dict[str, Any]:
-        assert asked["DocumentName"] == "AWS-RunShellScript"
-        (command,) = asked["Parameters"]["commands"]
+    def _send(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        assert parameters["DocumentName"] == "AWS-RunShellScript"
+        (command,) = parameters["Parameters"]["commands"]
         if self.heard:
             self.heard(command)
-        given = [f"--env={k}={v}" for k, v in os.environ.items() if k.startswith("AWS_")]
+        options = [
+            f"--env={variable}={value}"
+            for variable, value in os.environ.items()
+            if variable.startswith("AWS_")
+        ]
         process = subprocess.Popen(
-            ["docker", "exec", *given, self._machine, "sh", "-c", command],
+            ["docker", "exec", *options, self._machine, "sh", "-c", command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -142,18 +146,18 @@ class Commands:
         )
         name = str(uuid.uuid4())
         self._running[name] = process
-        return {"Command": {"CommandId": name, "InstanceIds": asked["InstanceIds"]}}
+        return {"Command": {"CommandId": name, "InstanceIds": parameters["InstanceIds"]}}
 
-    def _look(self, asked: dict[str, Any]) -> dict[str, Any]:
-        process = self._running[asked["CommandId"]]
+    def _look(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        process = self._running[parameters["CommandId"]]
         if process.poll() is None:
             return {"Status": "InProgress", "StandardOutputContent": "", "StandardErrorContent": ""}
-        out, err = process.communicate()
-        del self._running[asked["CommandId"]]
+        output, errors = process.communicate()
+        del self._running[parameters["CommandId"]]
         return {
             "Status": "Failed" if process.returncode else "Success",
-            "StandardOutputContent": out[:24_000],
-            "StandardErrorContent": err[:8_000],
+            "StandardOutputContent": output[:24_000],
+            "StandardErrorContent": errors[:8_000],
         }
 
 
@@ -161,18 +165,18 @@ class Commands:
 def commands(
     machine: str, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Commands]:
-    """An account with that machine in it, which is told of a fleet that is up on this host."""
+    """An account with that machine in it, whose fleet file describes a fleet on this host."""
     assert call("up", NODE).exit_code == 0
     try:
         local = entry("local").for_run(EXPERIMENT)
-        told = Handed(region=REGION, fleet=local.inventory(), identity=local.identity())
-        write = ["exec", "--interactive", machine, "sh", "-c", f"cat > {HANDED}"]
-        docker(*write, text=told.model_dump_json())
-        made = Commands(machine)
+        fleet_file = FleetFile(region=REGION, fleet=local.inventory(), identity=local.identity())
+        write = ["exec", "--interactive", machine, "sh", "-c", f"cat > {FLEET_FILE}"]
+        docker(*write, text=fleet_file.model_dump_json())
+        account = Commands(machine)
         monkeypatch.setattr(remote_run, "LOOK_S", 0.5)
-        with account_of_a_stack(bundle, tmp_path, monkeypatch, made):
-            yield made
-        made.end()
+        with account_of_a_stack(bundle, tmp_path, monkeypatch, account):
+            yield account
+        account.end()
     finally:
         assert call("down", EXPERIMENT).exit_code == 0
 
@@ -180,8 +184,8 @@ def commands(
 def _run(tmp_path: Path, *more: str) -> Result:
     (tmp_path / "key.asc").write_text(KEY)
     way_in = ("--var", f"session_manager_key={tmp_path / 'key.asc'}", "--ttl-hours", "1")
-    where = ("--platform", "ec2", "--results", str(tmp_path / "results"))
-    return call("run", NODE, "--yes", *way_in, *where, *more)
+    options = ("--platform", "ec2", "--results", str(tmp_path / "results"))
+    return call("run", NODE, "--yes", *way_in, *options, *more)
 
 
 def test_a_run_from_elsewhere_goes_on_whatever_becomes_of_the_connection(
@@ -194,25 +198,25 @@ def test_a_run_from_elsewhere_goes_on_whatever_becomes_of_the_connection(
             commands.cut.set()
 
     commands.heard = heard
-    lost = _run(tmp_path)
-    assert isinstance(lost.exception, EnvironmentMissing), lost.output
-    assert "same command again" in lost.exception.hint
+    interrupted = _run(tmp_path)
+    assert isinstance(interrupted.exception, EnvironmentMissing), interrupted.output
+    assert "same command again" in interrupted.exception.hint
     assert resources.instances(Aws(REGION), EXPERIMENT), "it goes on there"
     commands.cut.clear()
     commands.heard = None
-    refused = _run(tmp_path, "--interference", "none")
-    assert isinstance(refused.exception, InputError), "not the run that is under way"
-    done = _run(tmp_path)
-    assert "is under way" in done.output, done.output + repr(done.exception)
-    assert "Raising the load" in done.output, "what it says there is said here"
+    conflicting = _run(tmp_path, "--interference", "none")
+    assert isinstance(conflicting.exception, InputError), "not the run that is under way"
+    completed = _run(tmp_path)
+    assert "is under way" in completed.output, completed.output + repr(completed.exception)
+    assert "Raising the load" in completed.output, "what it says there is said here"
     folder = tmp_path / "results" / EXPERIMENT
-    (run,) = (one for one in folder.iterdir() if not one.is_symlink())
+    (run,) = (path for path in folder.iterdir() if not path.is_symlink())
     assert (folder / "latest").resolve() == run
     result = read_result(run)
     assert validity(result) in ("yes", "disturbed"), result["verdicts"]  # others share this host
-    assert done.exit_code == (0 if passed(result) else 1)
+    assert completed.exit_code == (0 if passed(result) else 1)
     assert (run / "report.html").exists()
-    assert len(docker("exec", machine, "ls", str(KEPT)).split()) == 1, "begun once"
+    assert len(docker("exec", machine, "ls", str(FOLDER)).split()) == 1, "begun once"
     assert resources.find(Aws(REGION)) == [], "the fleet that was made for it is gone"
 
 
@@ -225,12 +229,12 @@ def test_an_interrupt_ends_the_run_there_and_brings_what_was_measured(
             os.kill(os.getpid(), signal.SIGINT)
 
     def said() -> str:
-        return docker("exec", NAME, "sh", "-c", f"cat $(ls -d {KEPT}/* | tail -1)/log")
+        return docker("exec", NAME, "sh", "-c", f"cat $(ls -d {FOLDER}/* | tail -1)/log")
 
     commands.heard = heard
-    ended = _run(tmp_path)
-    assert isinstance(ended.exception, Interrupted), ended.output
+    result = _run(tmp_path)
+    assert isinstance(result.exception, Interrupted), result.output
     (folder,) = (tmp_path / "results" / EXPERIMENT).glob("2*")
-    assert str(folder) in ended.exception.hint
+    assert str(folder) in result.exception.hint
     assert (folder / "report.html").exists()
     assert resources.find(Aws(REGION)) == []

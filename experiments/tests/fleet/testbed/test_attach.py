@@ -1,4 +1,4 @@
-"""A fleet that a Terraform configuration of somebody else's made: measured, and left as it was."""
+"""A fleet that another Terraform configuration made: it is measured and left as it was."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments.testbed.attach import attach
 from experiments.testbed.fleet import connect, disconnect
 from experiments.testbed.platforms.local import docker
 from experiments.tests.called import sparecraft
-from experiments.tests.fleets import nothing_stays
+from experiments.tests.fleets import experiment_toml, nothing_stays
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -37,32 +37,6 @@ data_cidr     = "198.18.160.0/20"
 control_cidr  = "198.19.160.0/20"
 entry_port    = 18290
 influxdb_port = 18296
-"""
-TOML = """
-kind = "compare"
-[load]
-user = "php-loop"
-arrivals = "poisson"
-rate_per_s = 5.0
-[phases]
-warm_up = 1
-measure = 8
-[interference]
-pattern = "front"
-kinds = ["cpu"]
-mean_gap_s = 2.0
-mean_run_s = 2.0
-cpu_workers = 1
-[arms.replicated.settings]
-web = { policy = "tad", replicas = 2 }
-[slo]
-availability = 0.5
-p95_ms = 4000.0
-p99_ms = 5000.0
-max_error_share = 0.9
-[design]
-order = "A"
-repeats = 1
 """
 ROOT_MODULE = f"""
 terraform {{
@@ -111,11 +85,13 @@ def test_an_applied_fleet_is_measured_left_as_it_was_and_missed_when_it_is_gone(
     shop = applied / "shop"
     shop.mkdir()
     (shop / "fleet.tfvars").write_text(SPEC)
-    (shop / "experiment.toml").write_text(TOML)
+    (shop / "experiment.toml").write_text(
+        experiment_toml(8, '[arms.replicated.settings]\nweb = { policy = "tad", replicas = 2 }')
+    )
     run = ("run", str(shop), "--attach", str(applied), "--results", str(applied / "results"))
 
-    done = sparecraft(*run, "--json")
-    result = json.loads(done.stdout)
+    process = sparecraft(*run, "--json")
+    result = json.loads(process.stdout)
     assert result["experiment"] == NAME, result
     assert result["compare"]["arms"]["replicated"]["ok"] > 0
     assert result["compare"]["faults"]["injected"] > 0
@@ -130,6 +106,6 @@ def test_an_applied_fleet_is_measured_left_as_it_was_and_missed_when_it_is_gone(
     assert terraform(applied, "plan", "-detailed-exitcode") == 0  # no drift
 
     docker.run("kill", f"sc-{NAME}-web-2")
-    gone = sparecraft(*run, "--json")
-    error = json.loads(gone.stdout)["error"]
+    second_process = sparecraft(*run, "--json")
+    error = json.loads(second_process.stdout)["error"]
     assert (error["exit_code"], error["got"]) == (3, "web-2 exited")

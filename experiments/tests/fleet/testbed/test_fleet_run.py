@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,8 @@ import pytest
 
 from experiments.paths import ROOT
 from experiments.testbed.platforms.local import docker
-from experiments.tests.fleets import nothing_stays
+from experiments.tests.called import command_in
+from experiments.tests.fleets import experiment_toml, nothing_stays
 from experiments.tests.started import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -30,31 +30,6 @@ tiers = {{
   }}
 }}
 """
-TOML = """
-kind = "compare"
-[load]
-user = "php-loop"
-arrivals = "poisson"
-rate_per_s = 5.0
-[phases]
-warm_up = 1
-measure = MEASURE
-[interference]
-pattern = "front"
-kinds = ["cpu"]
-mean_gap_s = 2.0
-mean_run_s = 2.0
-cpu_workers = 1
-[arms.baseline]
-[slo]
-availability = 0.5
-p95_ms = 4000.0
-p99_ms = 5000.0
-max_error_share = 0.9
-[design]
-order = "A"
-repeats = 1
-"""
 
 
 class Applied:
@@ -65,10 +40,8 @@ class Applied:
         design = folder / "shop"
         design.mkdir(exist_ok=True)
         (design / "fleet.tfvars").write_text(FLEET)
-        (design / "experiment.toml").write_text(TOML.replace("MEASURE", str(measure_s)))
-        command = folder / "sparecraft"
-        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m experiments.cli "$@"\n')
-        command.chmod(0o700)
+        (design / "experiment.toml").write_text(experiment_toml(measure_s, "[arms.baseline]"))
+        command = command_in(folder)
         module = os.path.relpath(ROOT / "infra" / "modules" / "experiment", folder.resolve())
         (folder / "main.tf").write_text(
             f'module "experiment" {{\n  source   = "{module}"\n'
@@ -78,7 +51,7 @@ class Applied:
         assert self.terraform("init").wait() == 0
 
     def terraform(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """In a group of its own, as a terminal has it."""
+        """Start it in a process group of its own, as a terminal does."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         return subprocess.Popen(
             ["terraform", *arguments, "-input=false"], cwd=self.folder, env=environment,
@@ -91,8 +64,8 @@ class Applied:
     def show(self) -> dict[str, Any]:
         """The state's only resource."""
         command = ["terraform", "show", "-json"]
-        said = subprocess.run(command, cwd=self.folder, capture_output=True, check=True).stdout
-        (module,) = json.loads(said)["values"]["root_module"]["child_modules"]
+        output = subprocess.run(command, cwd=self.folder, capture_output=True, check=True).stdout
+        (module,) = json.loads(output)["values"]["root_module"]["child_modules"]
         (resource,) = module["resources"]
         return dict(resource)
 
@@ -107,11 +80,11 @@ def test_an_apply_measures_leaves_no_fleet_and_its_results_outlive_it(folder: Pa
     applied = Applied(folder, measure_s=8)
     assert applied.apply().wait() == 0
     assert docker.find(NAME) == []
-    found = applied.show()
-    assert not found.get("tainted")
-    assert found["values"]["verdict"] in ("met", "missed", "undecided", "disturbed", "not valid")
-    assert found["values"]["p95_ms"] > 0
-    report = Path(found["values"]["report"])
+    resource = applied.show()
+    assert not resource.get("tainted")
+    assert resource["values"]["verdict"] in ("met", "missed", "undecided", "disturbed", "not valid")
+    assert resource["values"]["p95_ms"] > 0
+    report = Path(resource["values"]["report"])
     assert applied.terraform("plan", "-detailed-exitcode").wait() == 0
     assert applied.terraform("destroy", "-auto-approve").wait() == 0
     assert report.is_file()
@@ -124,9 +97,9 @@ def test_an_interrupted_apply_leaves_nothing_running_and_says_so(folder: Path) -
     os.killpg(apply.pid, signal.SIGINT)
     assert apply.wait() != 0
     assert docker.find(NAME) == []
-    found = applied.show()
-    assert (found["tainted"], found["values"]["verdict"]) == (True, "interrupted")
-    events = (Path(found["values"]["folder"]) / "events.jsonl").read_text()
+    resource = applied.show()
+    assert (resource["tainted"], resource["values"]["verdict"]) == (True, "interrupted")
+    events = (Path(resource["values"]["folder"]) / "events.jsonl").read_text()
     assert events.count('"inject"') == events.count('"revert"') > 0
 
 

@@ -1,4 +1,4 @@
-"""A host with systemd, as containers are none: a virtual machine of `ci/vm` that boots again."""
+"""A host with systemd, which containers have not: a virtual machine of `ci/vm` that reboots."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,10 @@ import pytest
 from experiments.paths import ROOT
 from experiments.testbed.platforms.hosts.hosts_file import read
 from experiments.testbed.platforms.hosts.platform import HostsPlatform
-from experiments.testbed.platforms.hosts.role_bundle import packed
+from experiments.testbed.platforms.hosts.role_bundle import pack_roles
 from experiments.testbed.platforms.hosts.ssh import Remote
 from experiments.tests.ec2_stack import copy_of_stack
+from experiments.tests.hosts_fixture import after, without_ports
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(5400)]
 
@@ -41,23 +41,23 @@ sysrq = true
 
 @dataclass(frozen=True)
 class Vm:
-    """The machine by its folder, and what ssh says there."""
+    """The virtual machine of a folder, reached by ssh."""
 
     folder: Path
 
     def run(self, command: str) -> str:
-        """Output of the command, also where it fails or nobody answers."""
+        """Output of the command, also where it or ssh fails."""
         ssh = ["ssh", "-F", f"{self.folder}/ssh_config", "vm", command]
-        said = subprocess.run(ssh, capture_output=True, text=True, check=False)
-        return said.stdout.strip()
+        process = subprocess.run(ssh, capture_output=True, text=True, check=False)
+        return process.stdout.strip()
 
     def until(self, command: str, holds: Callable[[str], bool]) -> str:
-        """Wait until that holds; the output then."""
+        """Wait until `holds` is true of the command's output; return that output."""
         deadline = time.monotonic() + _PATIENCE_S
-        while not holds(said := self.run(command)):
-            assert time.monotonic() < deadline, f"{command}: {said}"
+        while not holds(output := self.run(command)):
+            assert time.monotonic() < deadline, f"{command}: {output}"
             time.sleep(1)
-        return said
+        return output
 
 
 @pytest.fixture
@@ -79,12 +79,10 @@ def vm(tmp_path: Path) -> Iterator[Vm]:
 
 @pytest.fixture
 def platform(vm: Vm, tmp_path: Path, bundle: Path) -> HostsPlatform:
-    """Four hosts by the stack, of which one is there."""
+    """The stack applied for four hosts, of which one exists."""
     stack = copy_of_stack(tmp_path / "copy", bundle).parent / "hosts"
-    made = HostsPlatform(EXPERIMENT, vm.folder / "hosts.toml", stack=stack)
-    own = ("data_cidr", "control_cidr", "entry_port", "influxdb_port")  # the local platform's
-    spec = [line for line in SPEC.read_text().splitlines() if not line.startswith(own)]
-    (tmp_path / "fleet.tfvars").write_text("\n".join(spec) + "\n")
+    hosts_platform = HostsPlatform(EXPERIMENT, vm.folder / "hosts.toml", stack=stack)
+    spec = without_ports(SPEC, tmp_path)
     rows = [
         {
             "name": name,
@@ -94,8 +92,8 @@ def platform(vm: Vm, tmp_path: Path, bundle: Path) -> HostsPlatform:
         }
         for name, number in (("a", 14), ("vm", 15), ("c", 16), ("d", 17))
     ]
-    made.stack.apply(tmp_path / "fleet.tfvars", lambda _: None, {"hosts": rows})
-    return made
+    hosts_platform.stack.apply(spec, lambda _: None, {"hosts": rows})
+    return hosts_platform
 
 
 def test_a_host_that_boots_again_has_its_role_and_is_given_back(
@@ -103,30 +101,30 @@ def test_a_host_that_boots_again_has_its_role_and_is_given_back(
 ) -> None:
     settings = platform.stack.output("settings")[MACHINE]
     assert settings["host"] == "vm"
-    listed = read(vm.folder / "hosts.toml")
-    remote = Remote(listed.hosts[0], listed)
-    before = remote.survey()
-    assert before["systemd"]
-    remote.take(EXPERIMENT, f"{datetime.now(UTC) + timedelta(hours=2):%Y-%m-%dT%H:%M:%SZ}")
-    part = packed(bundle / "sparecraft.tar.gz", {settings["role"]})[settings["role"]]
-    remote.install(EXPERIMENT, part, bundle / "no-content", settings)
+    hosts_file = read(vm.folder / "hosts.toml")
+    remote = Remote(hosts_file.hosts[0], hosts_file)
+    survey = remote.survey()
+    assert survey["systemd"]
+    remote.take(EXPERIMENT, after(hours=2))
+    roles = pack_roles(bundle / "sparecraft.tar.gz", {settings["role"]})[settings["role"]]
+    remote.install(EXPERIMENT, roles, bundle / "no-content", settings)
     ready = "/opt/sparecraft/role/ready.sh && echo ready"
-    vm.until(ready, lambda said: said == "ready")
+    vm.until(ready, lambda output: output == "ready")
 
     boot = vm.run("cat /proc/sys/kernel/random/boot_id")
     platform.inject("machine.reboot", MACHINE)
-    vm.until("cat /proc/sys/kernel/random/boot_id", lambda said: said not in ("", boot))
-    vm.until(ready, lambda said: said == "ready")  # by itself
+    vm.until("cat /proc/sys/kernel/random/boot_id", lambda output: output not in ("", boot))
+    vm.until(ready, lambda output: output == "ready")  # by itself
     assert vm.run(f"systemctl is-enabled {SERVER}; systemctl is-active {SERVER}").split() == [
         *("masked", "inactive")
     ]
     platform.stop(MACHINE)
     platform.revert("machine.reboot", MACHINE)
-    vm.until(ready, lambda said: said == "ready")
+    vm.until(ready, lambda output: output == "ready")
 
     assert platform.down(lambda _: None) == []
     assert remote.survey()["holder"] is None
-    left = "systemctl list-units --all --no-legend 'sparecraft*'"
-    assert vm.run(f"{left}; systemctl list-units --failed --no-legend") == ""
+    list_units = "systemctl list-units --all --no-legend 'sparecraft*'"
+    assert vm.run(f"{list_units}; systemctl list-units --failed --no-legend") == ""
     assert vm.run("pgrep -l 'nodeagent|memcached'") == ""
     assert vm.run("find /etc/systemd/system -name 'sparecraft*' -o -name 'memcached*'") == ""

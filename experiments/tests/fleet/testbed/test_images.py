@@ -25,7 +25,7 @@ def image() -> Iterator[str]:
 
 
 def _unused(name: str) -> list[images.Image]:
-    return [one for one in images.unused() if one.name == name]
+    return [unused for unused in images.find_unused() if unused.name == name]
 
 
 def test_an_image_is_unused_until_a_container_has_it_and_goes_when_removed(image: str) -> None:

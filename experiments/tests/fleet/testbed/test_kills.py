@@ -53,10 +53,10 @@ def test_whatever_is_killed_no_fault_stays_no_sample_is_lost_and_nothing_is_left
 
 
 def _ends_in_order(session: Session) -> None:
-    """The last run is halted while InfluxDB is away: what it had waits in its folder."""
+    """The last run is halted while InfluxDB is down: its points are in a file of its folder."""
     plan, folder = session.plan, session.run
-    done = sparecraft("halt", EXPERIMENT, "--reason", "enough")
-    assert done.returncode == 0, done.stderr
+    process = sparecraft("halt", EXPERIMENT, "--reason", "enough")
+    assert process.returncode == 0, process.stderr
     session.started.ended(1)
     manifest = json.loads((folder / "manifest.json").read_text())
     telemetry = manifest["telemetry"]

@@ -1,4 +1,4 @@
-"""The local platform over two Docker engines: its hand is on each machine, wherever that is."""
+"""The local platform over two Docker engines: it controls the machines of both."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ THERE = "unix:///var/run/docker.sock"
 
 @pytest.fixture(scope="module")
 def other() -> Iterator[Engine]:
-    """Another host's engine; its folder's name is short, as sockets lie in it."""
+    """Another host's engine; its folder has a short name because socket paths are limited."""
     folder = Path(tempfile.mkdtemp(prefix="sc-", dir="/tmp"))
     try:
         with second_engine(folder) as engine:
@@ -48,8 +48,8 @@ def spread(other: Engine) -> Iterator[LocalPlatform]:
     (platform.stack.state_directory / "platform.tfvars.json").write_text(
         json.dumps({"hosts": hosts, "underlay_mtu": 1500})
     )
-    made = {"web-1": HERE, "web-2": other}
-    for machine, engine in made.items():
+    engine_of = {"web-1": HERE, "web-2": other}
+    for machine, engine in engine_of.items():
         label = f"{docker.LABEL}={EXPERIMENT}"
         name = platform.container(machine)
         machine_of = ("--network=none", "--name", name, "--label", label, BASE, "sleep", "600")
@@ -81,14 +81,14 @@ def test_faults_and_power_reach_a_machine_on_the_host_that_has_it(
 def test_a_fleet_over_two_hosts_is_listed_once_and_removed_from_both(
     spread: LocalPlatform, other: Engine
 ) -> None:
-    [row] = [one for one in local.PLATFORM.fleets({}) if one["experiment"] == EXPERIMENT]
+    [row] = [fleet for fleet in local.PLATFORM.fleets({}) if fleet["experiment"] == EXPERIMENT]
     assert row["machines"] == 2
     assert spread.remaining() == [
         f"container sc-{EXPERIMENT}-web-1 on here",
         f"container sc-{EXPERIMENT}-web-2 on {other.name}",
     ]
     with pytest.raises(EnvironmentMissing, match="web-1"):
-        spread.check()  # its state knows of none
+        spread.check()  # its state has no machine
     assert len(spread.down(lambda _: None)) == 2
     assert docker.find(EXPERIMENT) == docker.find(EXPERIMENT, other) == []
 

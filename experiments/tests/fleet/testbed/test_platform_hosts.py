@@ -1,4 +1,4 @@
-"""The platform `hosts` on four machines reached by ssh, and on those that cannot be had."""
+"""The platform `hosts` on four machines reached by ssh, and on hosts that it must refuse."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -22,32 +20,28 @@ from experiments.testbed.platforms.hosts.hosts_file import read
 from experiments.testbed.platforms.hosts.platform import HostsPlatform
 from experiments.testbed.platforms.hosts.ssh import Remote
 from experiments.tests.ec2_stack import copy_of_stack
-from experiments.tests.hosts_fixture import Hosts, hosts
+from experiments.tests.hosts_fixture import Hosts, after, hosts, without_ports
 from experiments.tests.quiet import NOBODY
+from experiments.tests.started import until
 
 pytestmark = pytest.mark.long
 
 FOUR, SMALL = ("a", "b", "c", "d"), "small"
 SPEC = ROOT / "experiments" / "tests" / "designs" / "kills" / "fleet.tfvars"
 EXPERIMENT = "tst-kills"
-_WAIT_S = 120.0
 
 
 @pytest.fixture(scope="module")
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
-    """Four hosts and one with no room."""
-    with hosts(tmp_path_factory.mktemp("hosts"), *FOUR, SMALL, small=SMALL) as made:
-        yield made
+    """Four hosts, and one without disk space."""
+    with hosts(tmp_path_factory.mktemp("hosts"), *FOUR, SMALL, small=SMALL) as containers:
+        yield containers
 
 
 @pytest.fixture
 def spec(tmp_path: Path) -> Path:
     """The spec without the local platform's own variables."""
-    text = SPEC.read_text()
-    own = ("data_cidr", "control_cidr", "entry_port", "influxdb_port")
-    kept = [line for line in text.splitlines() if not line.startswith(own)]
-    (tmp_path / "fleet.tfvars").write_text("\n".join(kept) + "\n")
-    return tmp_path / "fleet.tfvars"
+    return without_ports(SPEC, tmp_path)
 
 
 @pytest.fixture
@@ -61,28 +55,28 @@ def _platform(there: Hosts, stack: Path, experiment: str = EXPERIMENT) -> HostsP
 
 
 def _untouched(there: Hosts) -> None:
-    changed = {name: there.changed(name) for name in (*FOUR, SMALL)}
-    assert {name: what for name, what in changed.items() if what} == {}
+    changes = {name: there.changed(name) for name in (*FOUR, SMALL)}
+    assert {name: paths for name, paths in changes.items() if paths} == {}
 
 
 def test_hosts_that_cannot_be_had_are_refused_by_name_and_left_alone(
     there: Hosts, stack: Path
 ) -> None:
-    for names, interface, place, says in (
+    for names, interface, host, message in (
         (("a", SMALL), "eth1", SMALL, "MB free below /opt"),
         (("a",), "eth0", "a", "to carry nothing else"),
         (("a",), "eth7", "a", "with one IPv4 address"),
     ):
         there.write(*names, interface=interface)
-        with pytest.raises(EnvironmentMissing, match=says) as refused:
+        with pytest.raises(EnvironmentMissing, match=message) as refused:
             _platform(there, stack).check()
-        assert refused.value.place.startswith(f"host {place} ")
+        assert refused.value.place.startswith(f"host {host} ")
     there.write(*FOUR)
     there.know("b")
-    with pytest.raises(EnvironmentMissing) as other:
+    with pytest.raises(EnvironmentMissing) as caught:
         _platform(there, stack).check()
-    assert other.value.place.startswith("host b ")
-    assert other.value.expected == "the host key that is known"
+    assert caught.value.place.startswith("host b ")
+    assert caught.value.expected == "the host key that is known"
     there.know()
     _platform(there, stack).check()
     _untouched(there)
@@ -92,22 +86,16 @@ def test_a_host_is_one_experiment_s_and_gives_itself_back_when_its_time_is_over(
     there: Hosts, stack: Path
 ) -> None:
     there.write(*FOUR)
-    listed = read(there.file)
-    remote = Remote(listed.hosts[0], listed)
-    remote.take("tst-other", _in(hours=1))
+    hosts_file = read(there.file)
+    remote = Remote(hosts_file.hosts[0], hosts_file)
+    remote.take("tst-other", after(hours=1))
     with pytest.raises(EnvironmentMissing, match="taken by tst-other until"):
         _platform(there, stack).check()
     with pytest.raises(EnvironmentMissing, match="it is taken"):
-        remote.take(EXPERIMENT, _in(hours=1))
-    remote.take("tst-other", _in(seconds=2))
-    deadline = time.monotonic() + _WAIT_S
-    while remote.survey()["holder"] is not None:
-        assert time.monotonic() < deadline, "it is held after its time"
+        remote.take(EXPERIMENT, after(hours=1))
+    remote.take("tst-other", after(seconds=2))
+    until("release after its time", lambda: remote.survey()["holder"] is None)
     _untouched(there)
-
-
-def _in(**span: float) -> str:
-    return f"{datetime.now(UTC) + timedelta(**span):%Y-%m-%dT%H:%M:%SZ}"
 
 
 _UP = """
@@ -126,13 +114,13 @@ def test_an_installation_that_is_killed_is_undone(there: Hosts, stack: Path, spe
         command, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
     ) as process:
         assert process.stdout is not None
-        said = ""
+        output = ""
         for line in process.stdout:
-            said += line
+            output += line
             if "hosts are taken" in line:
-                _until_installing(there)
+                until("package that is installed", lambda: _installs(there))
                 os.killpg(process.pid, signal.SIGKILL)
-    assert "hosts are taken" in said
+    assert "hosts are taken" in output
     platform = _platform(there, stack)
     assert platform.remaining() == [f"host {name}" for name in FOUR]
     assert platform.down(lambda _: None) == []
@@ -140,12 +128,9 @@ def test_an_installation_that_is_killed_is_undone(there: Hosts, stack: Path, spe
     _untouched(there)
 
 
-def _until_installing(there: Hosts) -> None:
-    """Until a package is being installed somewhere."""
-    deadline = time.monotonic() + _WAIT_S
-    asks = "ls /var/lib/sparecraft-host/installing 2>/dev/null || true"
-    while not any(there.run(name, "sh", "-c", asks) for name in FOUR):
-        assert time.monotonic() < deadline, "no installation began"
+def _installs(there: Hosts) -> bool:
+    command = "ls /var/lib/sparecraft-host/installing 2>/dev/null || true"
+    return any(there.run(name, "sh", "-c", command) for name in FOUR)
 
 
 def test_a_fleet_on_four_hosts_is_ready_and_leaves_them_as_they_were(
@@ -154,10 +139,10 @@ def test_a_fleet_on_four_hosts_is_ready_and_leaves_them_as_they_were(
     there.write(*FOUR)
     platform = _platform(there, stack)
     inventory = platform.up(spec, lambda _: None)
-    assert {one.name for one in inventory.machines} == {
+    assert {machine.name for machine in inventory.machines} == {
         *("arbiter-cache", "cache-1", "cache-2", "influxdb-1")
     }
-    assert {one.usd_per_hour for one in inventory.machines} == {0.1}
+    assert {machine.usd_per_hour for machine in inventory.machines} == {0.1}
     fleet = connect(platform, inventory)
     try:
         wait_ready(fleet, find_roles(SPEC.parent), NOBODY)
@@ -170,16 +155,16 @@ def test_a_fleet_on_four_hosts_is_ready_and_leaves_them_as_they_were(
     with pytest.raises(InputError, match="power_off"):
         platform.inject("machine.crash", "cache-1")
     settings = platform.stack.output("settings")
-    gone = settings["cache-2"]["host"]
-    there.off(gone)
-    with pytest.raises(EnvironmentMissing) as unanswered:
+    lost_host = settings["cache-2"]["host"]
+    there.off(lost_host)
+    with pytest.raises(EnvironmentMissing) as caught:
         platform.down(lambda _: None)
-    assert f"host {gone} " in unanswered.value.place
+    assert f"host {lost_host} " in caught.value.place
     assert platform.stack.state_resources(), "what it was told is needed once more"
-    others = there.write(*(one for one in FOUR if one != gone))
-    assert HostsPlatform(EXPERIMENT, others, stack=stack).remaining() == []
+    other_hosts = there.write(*(name for name in FOUR if name != lost_host))
+    assert HostsPlatform(EXPERIMENT, other_hosts, stack=stack).remaining() == []
     there.write(*FOUR)
-    there.on(gone)
+    there.on(lost_host)
     assert platform.down(lambda _: None) == []
     assert not platform.stack.state_directory.exists()
     assert platform.remaining() == []

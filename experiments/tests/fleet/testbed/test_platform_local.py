@@ -1,4 +1,4 @@
-"""The local platform's hand on a machine: what it does to power, and that undoing is idempotent."""
+"""Faults of machines on the local platform: power, reboot, and undoing twice."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +14,7 @@ from experiments.testbed.platforms import Platform
 from experiments.testbed.platforms.local import docker
 from experiments.testbed.platforms.local.platform import LocalPlatform
 from experiments.tests.engine import docker as call_docker
+from experiments.tests.started import until
 
 EXPERIMENT = "tst-power"
 
@@ -39,13 +39,15 @@ def _process(platform: LocalPlatform, machine: str) -> int:
 
 def test_a_machine_that_is_rebooted_runs_again_as_another_process(machine: str) -> None:
     platform = LocalPlatform(EXPERIMENT)
-    before = _process(platform, machine)
+    process_before = _process(platform, machine)
     platform.inject("machine.reboot", machine)
     assert platform.running(machine)
-    after = _process(platform, machine)
-    assert after not in (0, before)
+    process_after = _process(platform, machine)
+    assert process_after not in (0, process_before)
     platform.revert("machine.reboot", machine)
-    assert _process(platform, machine) == after, "a machine that came back by itself is left alone"
+    assert _process(platform, machine) == process_after, (
+        "a machine that came back by itself is left alone"
+    )
 
 
 def test_power_goes_off_and_on_and_what_is_so_already_is_left(machine: str) -> None:
@@ -89,26 +91,24 @@ os.kill(os.getpid(), signal.SIGKILL)
 def _killed_run(kind: str, machine: str, **environment: str) -> None:
     """A run that injects a fault and is killed."""
     command = [sys.executable, "-c", _INJECTING, EXPERIMENT, kind, machine]
-    ended = subprocess.run(command, env=os.environ | environment, check=False)
-    assert ended.returncode == -signal.SIGKILL
+    process = subprocess.run(command, env=os.environ | environment, check=False)
+    assert process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("kind", ["machine.freeze", "machine.crash"])
 def test_a_machines_fault_ends_with_the_run_that_made_it(machine: str, kind: str) -> None:
     platform = LocalPlatform(EXPERIMENT)
     _killed_run(kind, machine)
-    deadline = time.monotonic() + 60.0
-    while docker.state(platform.container(machine)) != "running" or platform.journal.notes():
-        assert time.monotonic() < deadline, "it was not undone"
-        time.sleep(0.1)
+    name = platform.container(machine)
+    until("undo", lambda: docker.state(name) == "running" and not platform.journal.notes())
 
 
 def test_what_a_killed_run_and_its_watchdog_left_is_undone_by_the_next(machine: str) -> None:
     platform = LocalPlatform(EXPERIMENT)
     _killed_run("machine.freeze", machine, WITHOUT_WATCHDOG="1")
     assert docker.state(platform.container(machine)) == "paused"
-    [left] = platform.journal.undo_ended(platform.undo)
-    assert (left.kind, left.machine) == ("machine.freeze", machine)
+    [note] = platform.journal.undo_ended(platform.undo)
+    assert (note.kind, note.machine) == ("machine.freeze", machine)
     assert docker.state(platform.container(machine)) == "running"
     assert platform.journal.notes() == []
 

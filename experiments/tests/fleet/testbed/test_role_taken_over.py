@@ -25,7 +25,7 @@ FOLDER = ROOT / "experiments" / "tests" / "designs" / "taken"
 EXPERIMENT, OWN, NEIGHBOUR = "tst-taken", "web-1", "web-2"
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-# Name of a way, and a script of bash that ends with 0 where the way is open.
+# Each table: the name of a way, and a bash script that ends with 0 where the way is open.
 _PAIR = "--cert /etc/sparecraft/tls/cert.pem --key /etc/sparecraft/tls/key.pem"
 _JSON = "-H content-type:application/json -d"
 _FAULT = f'{_JSON} \'{{"kind":"process.crash","parameters":{{}},"lease_s":9}}\''
@@ -38,12 +38,12 @@ _QUERY = "curl -sf http://$DATABASE:8086/query --data-urlencode"
 def _opens(*names: str) -> str:
     """A way that is open where a file of such a name can be opened for writing; nothing is
     written."""
-    any_of = " -o ".join(f"-name {name}" for name in names)
-    found = rf"$(find / -path /proc -prune -o \( {any_of} \) -print)"
-    return f'for f in {found}; do {{ : >>"$f"; }} && exit; done; false'
+    conditions = " -o ".join(f"-name {name}" for name in names)
+    files = rf"$(find / -path /proc -prune -o \( {conditions} \) -print)"
+    return f'for f in {files}; do {{ : >>"$f"; }} && exit; done; false'
 
 
-# Open to both: else a way may seem closed for want of a program.
+# Open to both users: they prove that the programs of the scripts are there.
 MAY = {
     "a neighbour's service": "curl -sf http://$NEIGHBOUR_DATA:8080/",
     "its own agent's port": "exec 3<>/dev/tcp/$OWN/7443",
@@ -126,31 +126,33 @@ class TakenOver:
     def __init__(self, fleet: Fleet) -> None:
         machine = fleet.inventory.machine
         (arbiter,) = fleet.inventory.arbiters
-        own, database = machine(OWN), machine("influxdb-1")
-        named = {"OWN": own, "NEIGHBOUR": machine(NEIGHBOUR), "ARBITER": arbiter}
-        named["DATABASE"] = database
-        self._url = f"http://{own.address}:8080"
-        self._words = {name: str(urlsplit(one.agent_url).hostname) for name, one in named.items()}
-        self._words |= {f"{name}_DATA": one.address for name, one in named.items()}
-        place = Stack(STACK, EXPERIMENT).variables
+        own_machine, database = machine(OWN), machine("influxdb-1")
+        machines = {"OWN": own_machine, "NEIGHBOUR": machine(NEIGHBOUR), "ARBITER": arbiter}
+        machines["DATABASE"] = database
+        self._url = f"http://{own_machine.address}:8080"
+        self._words = {
+            name: str(urlsplit(host.agent_url).hostname) for name, host in machines.items()
+        }
+        self._words |= {f"{name}_DATA": host.address for name, host in machines.items()}
+        variables = Stack(STACK, EXPERIMENT).variables
         for name, network in (("GATEWAY", "control_cidr"), ("GATEWAY_DATA", "data_cidr")):
-            self._words[name] = str(ip_network(place[network])[1])
+            self._words[name] = str(ip_network(variables[network])[1])
         self._words["PUBLISHED"] = str(urlsplit(fleet.inventory.endpoints.influxdb).port)
 
     def open(self, ways: dict[str, str], user: str) -> set[str]:
         """Names of the ways that are open to this user, `root` or `user`."""
         script = "".join(f"export {name}={value}\n" for name, value in self._words.items())
         for name, way in ways.items():
-            tried = f"timeout 15 bash -c {quote(way)} >/dev/null 2>&1 </dev/null"
-            script += f"{tried} && echo {quote(name)}\n"
-        said = httpx.post(f"{self._url}/{user}", content=script, timeout=600.0, trust_env=False)
-        return set(said.text.splitlines())
+            command = f"timeout 15 bash -c {quote(way)} >/dev/null 2>&1 </dev/null"
+            script += f"{command} && echo {quote(name)}\n"
+        reply = httpx.post(f"{self._url}/{user}", content=script, timeout=600.0, trust_env=False)
+        return set(reply.text.splitlines())
 
 
 @pytest.fixture(scope="module")
 def fleet() -> Iterator[Fleet]:
-    with live(EXPERIMENT, FOLDER / "fleet.tfvars", find_roles(FOLDER)) as made:
-        yield made
+    with live(EXPERIMENT, FOLDER / "fleet.tfvars", find_roles(FOLDER)) as live_fleet:
+        yield live_fleet
 
 
 @pytest.mark.parametrize("user", ["root", "user"])
@@ -158,10 +160,10 @@ def test_a_role_that_is_taken_over_reaches_no_agent_database_neighbour_or_host(
     fleet: Fleet, user: str
 ) -> None:
     role = TakenOver(fleet)
-    may = MAY | (ROOT_MAY if user == "root" else {})
-    assert role.open(may, user) == set(may)
+    allowed_ways = MAY | (ROOT_MAY if user == "root" else {})
+    assert role.open(allowed_ways, user) == set(allowed_ways)
     assert role.open(WAYS if user == "root" else WAYS | USER, user) == set()
-    assert [one for name in (OWN, NEIGHBOUR) for one in fleet.agents[name].faults()] == []
+    assert [fault for name in (OWN, NEIGHBOUR) for fault in fleet.agents[name].faults()] == []
 
 
 def test_an_agent_that_a_role_freezes_or_kills_still_undoes_a_fault(fleet: Fleet) -> None:
@@ -169,7 +171,7 @@ def test_an_agent_that_a_role_freezes_or_kills_still_undoes_a_fault(fleet: Fleet
 
     def undone() -> bool:
         try:
-            return all(one["state"] == "reverted" for one in agent.faults())
+            return all(fault["state"] == "reverted" for fault in agent.faults())
         except AgentError:
             return False
 

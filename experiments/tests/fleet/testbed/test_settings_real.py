@@ -1,4 +1,4 @@
-"""Settings of an arm for a role reach real servers, which say so themselves, and no other tier."""
+"""Settings of an arm for a role reach the real servers of its tier, and no other tier."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def design() -> Design:
 
 @pytest.fixture(scope="module")
 def fleet(design: Design) -> Iterator[Fleet]:
-    with live(EXPERIMENT, FOLDER / "fleet.tfvars", design.roles) as made:
-        yield made
+    with live(EXPERIMENT, FOLDER / "fleet.tfvars", design.roles) as live_fleet:
+        yield live_fleet
 
 
 def _redis(machine: str, *command: str) -> list[str]:
@@ -46,7 +46,7 @@ def _policies(*machines: str) -> list[str]:
 
 
 def _process(machine: str) -> str:
-    (line,) = [one for one in _redis(machine, "info", "server") if one.startswith("process_id")]
+    (line,) = [row for row in _redis(machine, "info", "server") if row.startswith("process_id")]
     return line
 
 
@@ -57,7 +57,7 @@ def test_servers_have_the_settings_of_the_arm_and_other_tiers_are_left_alone(
     design: Design, fleet: Fleet
 ) -> None:
     assert _policies(*MACHINES) == ["noeviction"] * 3
-    other = _process("other-1")
+    other_process = _process("other-1")
     configure(design, "lru", fleet)
     assert _policies(*MACHINES) == ["allkeys-lru", "allkeys-random", "noeviction"]
     store = _process("store-1")
@@ -71,7 +71,7 @@ def test_servers_have_the_settings_of_the_arm_and_other_tiers_are_left_alone(
     assert revert_everything(fleet) == []
     await_ready(fleet, design.roles, fleet.agents)
     assert _policies(*MACHINES) == ["noeviction"] * 3
-    assert _process("other-1") == other
+    assert _process("other-1") == other_process
 
 
 def test_settings_of_a_run_that_is_killed_are_taken_back_by_the_agents(
@@ -80,7 +80,7 @@ def test_settings_of_a_run_that_is_killed_are_taken_back_by_the_agents(
     monkeypatch.setattr(held_settings, "LEASE_S", 3.0)
     killed = replace(fleet, settings=HeldSettings())
     configure(design, "lru", killed)
-    killed.settings.close()  # what is renewed no more, as after a kill
+    killed.settings.close()  # the settings are renewed no more, as after a kill
     store = fleet.agents["store-1"]
     until("end of the lease", lambda: store.faults()[-1]["state"] == "reverted")
     assert store.faults()[-1]["revert_reason"] == "lease"
@@ -93,19 +93,19 @@ def test_a_standby_that_is_powered_on_has_the_settings_of_the_arm(
     design: Design, fleet: Fleet, tier: str
 ) -> None:
     """In a tier with an arbiter, and in one without."""
-    wanted: dict[str, Any] = role_settings(design.experiment, "lru")
+    settings_of_tier: dict[str, Any] = role_settings(design.experiment, "lru")
     standby = f"{tier}-2"
-    tiers = {one.name: str(one.tier) for one in serving(fleet.inventory, [tier])}
-    settings = dict.fromkeys(tiers, wanted[tier])
+    tiers = {machine.name: str(machine.tier) for machine in serving(fleet.inventory, [tier])}
+    settings = dict.fromkeys(tiers, settings_of_tier[tier])
     agents = {**fleet.agents, **fleet.standbys}
     operations = MachineOperations(
         fleet.platform, agents, fleet.arbiters, tiers, settings, HeldSettings()
     )
     still = threading.Event()
-    operations.power_on(standby, anew=False)
+    operations.power_on(standby, as_new=False)
     operations.wait_ready(standby, 60.0, still)
     operations.let_in(standby, still)
-    assert _policies(standby) == [wanted[tier]["MAXMEMORY_POLICY"]]
+    assert _policies(standby) == [settings_of_tier[tier]["MAXMEMORY_POLICY"]]
     operations.take_out(standby)
     operations.forget_settings(standby)
     fleet.platform.stop(standby)

@@ -29,17 +29,17 @@ NAMES = ("tst-one", "tst-two")
 def fleets(tmp_path: Path) -> Iterator[dict[LocalPlatform, Path]]:
     """Two platforms and their fleets' files, which state no port."""
     text = re.sub(r"(?m)^\w+_(port|cidr)\s*=.*\n", "", NODE.read_text())
-    made = {}
+    files = {}
     for name in NAMES:
         file = tmp_path / f"{name}.tfvars"
         file.write_text(text.replace("tst-node", name))
-        made[LocalPlatform(name)] = file
+        files[LocalPlatform(name)] = file
     with nothing_stays(*NAMES):
-        yield made
+        yield files
 
 
 def _answers(port: int) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as redis:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as redis:
         redis.sendall(b"*1\r\n$4\r\nPING\r\n")
         return redis.recv(64)
 
@@ -56,11 +56,11 @@ def test_two_fleets_are_up_at_once_and_each_keeps_its_place(
     places = [Stack(STACK, name).variables for name in NAMES]
     assert not ports_of(places[:1]) & ports_of(places[1:])
     assert not networks_of(places[:1]) & networks_of(places[1:])
-    for place in places:
-        assert _answers(place["entry_port"]) == b"+PONG\r\n"
-        ping = httpx.get(f"http://127.0.0.1:{place['influxdb_port']}/ping", trust_env=False)
+    for variables in places:
+        assert _answers(variables["entry_port"]) == b"+PONG\r\n"
+        ping = httpx.get(f"http://127.0.0.1:{variables['influxdb_port']}/ping", trust_env=False)
         assert ping.status_code == 204
-    second, file = list(fleets.items())[1]
-    second.up(file, print)
+    second_platform, file = list(fleets.items())[1]
+    second_platform.up(file, print)
     assert Stack(STACK, NAMES[1]).variables == places[1]
-    assert second.stack.changes() == []
+    assert second_platform.stack.changes() == []

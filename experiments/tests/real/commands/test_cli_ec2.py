@@ -1,4 +1,4 @@
-"""`sparecraft` on EC2 as a user calls it, at moto: what is listed, asked, refused and removed."""
+"""`sparecraft` on EC2 as a user calls it, with moto: lists, questions, refusals and removals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments.paths import ROOT
 from experiments.testbed.platforms.ec2 import resources
 from experiments.testbed.platforms.ec2.aws import Aws
 from experiments.tests.aws import REGION
-from experiments.tests.called import COMMAND, call, refusal
+from experiments.tests.called import COMMAND, answer, call, refusal
 from experiments.tests.ec2_fixture import PAST, MadeFleet, instance, network, whole_fleet
 
 pytestmark = pytest.mark.usefixtures("aws_account")
@@ -24,33 +24,32 @@ LATER = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def test_reap_lists_what_outlived_its_time_and_removes_it_when_asked_and_answered() -> None:
-    made = whole_fleet("tst-old", PAST)
+    old_fleet = whole_fleet("tst-old", PAST)
     whole_fleet("tst-young", LATER)
-    kept = {one.id for one in resources.find(Aws(REGION), "tst-young")}
-    done = call("reap", "--json")
-    assert done.exit_code == 1, "something has outlived"
-    said = json.loads(done.stdout)
-    assert {row["experiment"] for row in said["outlived"]} == {"tst-old"}
-    assert made.ids["VPC"][0] in {row["id"] for row in said["outlived"]}
-    assert (said["removed"], said["region"]) == ([], REGION)
+    young_ids = {resource.id for resource in resources.find(Aws(REGION), "tst-young")}
+    result = call("reap", "--json")
+    assert result.exit_code == 1, "something has outlived"
+    report = json.loads(result.stdout)
+    assert {row["experiment"] for row in report["outlived"]} == {"tst-old"}
+    assert old_fleet.ids["VPC"][0] in {row["id"] for row in report["outlived"]}
+    assert (report["removed"], report["region"]) == ([], REGION)
     refused = refusal("reap", "--remove")
     assert isinstance(refused, InputError)
     assert "--yes" in refused.hint
     assert resources.find(Aws(REGION), "tst-old")
-    done = call("reap", "--remove", "--yes", "--json")
-    assert done.exit_code == 0, done.output
-    said = json.loads(done.stdout)
-    assert len(said["removed"]) == len(said["outlived"]) > 10
-    assert {one.id for one in resources.find(Aws(REGION))} == kept, "and nothing of another"
+    report = answer("reap", "--remove", "--yes")
+    assert len(report["removed"]) == len(report["outlived"]) > 10
+    assert {resource.id for resource in resources.find(Aws(REGION))} == young_ids, (
+        "and nothing of another"
+    )
     assert call("reap").exit_code == 0
 
 
 def test_list_shows_the_account_s_fleets_with_their_end() -> None:
-    made = MadeFleet("tst-a", LATER)
-    instance(made, network(made), "web-1")
-    done = call("list", "--platform", "ec2", "--json")
-    fleets = json.loads(done.stdout)["fleets"]
-    assert [(one["experiment"], one["machines"], one["running"]) for one in fleets] == [
+    fleet = MadeFleet("tst-a", LATER)
+    instance(fleet, network(fleet), "web-1")
+    fleets = answer("list", "--platform", "ec2")["fleets"]
+    assert [(row["experiment"], row["machines"], row["running"]) for row in fleets] == [
         ("tst-a", 1, 1)
     ]
     assert fleets[0]["expires"] == LATER
@@ -59,10 +58,10 @@ def test_list_shows_the_account_s_fleets_with_their_end() -> None:
 def test_down_removes_a_fleet_that_no_state_knows() -> None:
     whole_fleet("tst-old", PAST)
     whole_fleet("tst-young", LATER)
-    done = call("down", "tst-young", "--platform", "ec2", "--region", REGION)
-    assert done.exit_code == 0, done.output
-    assert "swept VPC" in done.output
-    assert {one.experiment for one in resources.find(Aws(REGION))} == {"tst-old"}
+    result = call("down", "tst-young", "--platform", "ec2", "--region", REGION)
+    assert result.exit_code == 0, result.output
+    assert "swept VPC" in result.output
+    assert {resource.experiment for resource in resources.find(Aws(REGION))} == {"tst-old"}
 
 
 @pytest.mark.parametrize(
@@ -86,18 +85,19 @@ def test_options_of_ec2_are_refused_for_the_local_platform(arguments: tuple[str,
 def test_no_credentials_and_a_wrong_region_end_in_one_message(
     monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
-    wrong = refusal(*arguments, "--region", "eu-wset-1")
-    assert (wrong.exit_code, wrong.hint) == (2, "Did you mean eu-west-1?")
+    region_error = refusal(*arguments, "--region", "eu-wset-1")
+    assert (region_error.exit_code, region_error.hint) == (2, "Did you mean eu-west-1?")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name)
-    packed: list[object] = []
+    pack_calls: list[object] = []
     monkeypatch.setattr(
-        "experiments.testbed.platforms.ec2.bundle.pack", lambda *_: packed.append(0)
+        "experiments.testbed.platforms.ec2.bundle.pack", lambda *_: pack_calls.append(0)
     )
     refused = refusal(*arguments)
     assert refused.exit_code == 3
     assert "AWS credentials" in refused.place
-    assert packed == []
+    assert "AWS_PROFILE" in refused.hint
+    assert pack_calls == []
 
 
 def test_tuning_on_ec2_elsewhere_than_on_its_load_machine_is_refused() -> None:
@@ -115,23 +115,23 @@ def _at_a_terminal(answer: str, *arguments: str) -> tuple[int, str]:
     ) as process:
         os.close(slave)
         os.write(master, answer.encode())
-        said = b""
+        output = b""
         try:
-            while part := os.read(master, 4096):
-                said += part
+            while chunk := os.read(master, 4096):
+                output += chunk
         except OSError:  # the other end is closed: Linux says EIO
             pass
         os.close(master)
-    return process.returncode, said.decode()
+    return process.returncode, output.decode()
 
 
 def test_a_no_at_the_question_changes_nothing_and_a_yes_removes() -> None:
     whole_fleet("tst-old", PAST)
-    code, said = _at_a_terminal("n\n", "reap", "--remove")
-    assert code == 2, said
-    assert f"from {REGION}?" in said
-    assert "Nothing was changed" in said
+    code, output = _at_a_terminal("n\n", "reap", "--remove")
+    assert code == 2, output
+    assert f"from {REGION}?" in output
+    assert "Nothing was changed" in output
     assert resources.find(Aws(REGION), "tst-old")
-    code, said = _at_a_terminal("y\n", "reap", "--remove")
-    assert code == 0, said
+    code, output = _at_a_terminal("y\n", "reap", "--remove")
+    assert code == 0, output
     assert resources.find(Aws(REGION)) == []

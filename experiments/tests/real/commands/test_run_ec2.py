@@ -34,7 +34,7 @@ def _archive(file: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
 
 
 def _said(verb: str, run: Path, *words: str) -> dict[str, Any]:
-    """As a command: who begins a run has ended long before it."""
+    """Output of the runner's program, called as a command."""
     command = [sys.executable, "-m", remote_runner.__name__, verb, str(run), *words]
     return dict(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
 
@@ -42,18 +42,18 @@ def _said(verb: str, run: Path, *words: str) -> dict[str, Any]:
 def test_a_run_that_cannot_begin_ends_once_and_says_why(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "design.tar", "w") as archive:
         archive.add(NODE / "fleet.tfvars", "shop/fleet.tfvars")
-    packed = (tmp_path / "design.tar").read_bytes()
+    archive_bytes = (tmp_path / "design.tar").read_bytes()
     run = tmp_path / "run"
-    there = remote_runner.Run(run)
-    assert there.look(0)["state"] == "none"
-    with answering(lambda *_: (200, {}, packed)) as url:
+    remote_run = remote_runner.Run(run)
+    assert remote_run.look(0)["state"] == "none"
+    with answering(lambda *_: (200, {}, archive_bytes)) as url:
         for _ in range(2):
             _said("begin", run, "--design", url, "--", "shop")
-    until("its end", lambda: there.look(0)["state"] != "goes on")
-    seen = _said("look", run)
-    assert (seen["state"], seen["code"]) == ("ended", 2)
-    assert seen["said"].count("got no such file") == 1, seen["said"]
-    assert _said("look", run, "--past", str(seen["past"]))["said"] == ""
+    until("its end", lambda: remote_run.look(0)["state"] != "goes on")
+    look = _said("look", run)
+    assert (look["state"], look["code"]) == ("ended", 2)
+    assert look["said"].count("got no such file") == 1, look["said"]
+    assert _said("look", run, "--past", str(look["past"]))["said"] == ""
     assert _said("end", run)["state"] == "ended"
 
 
@@ -73,20 +73,20 @@ def test_a_bundle_has_the_designs_own_roles(
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
     design = load_design("nginx-python")
     pack(ROOT / "infra" / "stacks" / "ec2", design, Narrator(Console(), quiet=True))
-    packed = (ROOT / "build" / "bundle" / "roles").read_text().split()
-    own = {file.parent.name for file in (design.directory / "roles").glob("*/role.json")}
-    assert own
-    assert own <= set(packed)
+    packed_roles = (ROOT / "build" / "bundle" / "roles").read_text().split()
+    own_roles = {file.parent.name for file in (design.directory / "roles").glob("*/role.json")}
+    assert own_roles
+    assert own_roles <= set(packed_roles)
 
 
 def test_only_files_below_its_folder_are_taken_from_an_archive(tmp_path: Path) -> None:
     link = tarfile.TarInfo("shop/link")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc"
-    for wrong in (link, tarfile.TarInfo("../out"), tarfile.TarInfo("/etc/out")):
-        packed = _archive(tmp_path / "wrong.tar", (tarfile.TarInfo("a"), b"a"), (wrong, b""))
+    for member in (link, tarfile.TarInfo("../out"), tarfile.TarInfo("/etc/out")):
+        archive = _archive(tmp_path / "wrong.tar", (tarfile.TarInfo("a"), b"a"), (member, b""))
         with pytest.raises(OSError, match="no file below its folder"):
-            remote_runner.unpack(packed, tmp_path / "into", 100)
-    packed = _archive(tmp_path / "large.tar", (tarfile.TarInfo("a"), b"a" * 101))
+            remote_runner.unpack(archive, tmp_path / "into", 100)
+    archive = _archive(tmp_path / "large.tar", (tarfile.TarInfo("a"), b"a" * 101))
     with pytest.raises(OSError, match="101 bytes, 100 at most"):
-        remote_runner.unpack(packed, tmp_path / "into", 100)
+        remote_runner.unpack(archive, tmp_path / "into", 100)
     assert not (tmp_path / "into").exists()

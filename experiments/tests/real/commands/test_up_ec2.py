@@ -51,19 +51,19 @@ def test_a_fleet_is_priced_asked_for_refused_half_way_completed_and_removed(
     key = tmp_path / "session-manager.asc"
     key.write_text(KEY)
     way_in = ("--var", f"session_manager_key={key}", "--platform", "ec2")
-    asked = call("up", DESIGN, "--ttl-hours", "2", *way_in)
-    assert isinstance(asked.exception, InputError)
-    assert asked.exception.place.startswith("Make it, for at most 0.66 USD?"), asked.output
-    assert "cache-1" in asked.output
-    assert "c6i.large" in asked.output
-    assert "Prices of 2025-01-01" in asked.output
+    priced = call("up", DESIGN, "--ttl-hours", "2", *way_in)
+    assert isinstance(priced.exception, InputError)
+    assert priced.exception.place.startswith("Make it, for at most 0.66 USD?"), priced.output
+    assert "cache-1" in priced.output
+    assert "c6i.large" in priced.output
+    assert "Prices of 2025-01-01" in priced.output
     run = call("run", DESIGN, "--ttl-hours", "2", *way_in)
     assert isinstance(run.exception, InputError)
-    assert run.exception.place == asked.exception.place
+    assert run.exception.place == priced.exception.place
     for command in ("up", "run"):
-        dear = call(command, DESIGN, "--ttl-hours", "2", "--yes", "--max-usd", "0.6", *way_in)
-        assert isinstance(dear.exception, InputError)
-        assert dear.exception.place == "--max-usd 0.6"
+        over_limit = call(command, DESIGN, "--ttl-hours", "2", "--yes", "--max-usd", "0.6", *way_in)
+        assert isinstance(over_limit.exception, InputError)
+        assert over_limit.exception.place == "--max-usd 0.6"
     assert resources.find(Aws(REGION)) == []
 
     quota.set()
@@ -75,20 +75,21 @@ def test_a_fleet_is_priced_asked_for_refused_half_way_completed_and_removed(
     assert "Service Quotas" in refused.exception.hint
     assert f"`sparecraft down {EXPERIMENT} --platform ec2`" in refused.exception.hint
     fleet = resources.find(Aws(REGION), EXPERIMENT)
-    assert {one.kind for one in fleet} >= {"VPC", "subnet", "network interface"}
-    assert "instance" not in {one.kind for one in fleet}
+    assert {resource.kind for resource in fleet} >= {"VPC", "subnet", "network interface"}
+    assert "instance" not in {resource.kind for resource in fleet}
 
     quota.clear()
     state = tmp_path / "copy" / "infra" / "stacks" / "ec2" / "terraform.tfstate.d" / EXPERIMENT
     assert f"{state.stat().st_mode & 0o777:o}" == "700"
-    assert {f"{one.stat().st_mode & 0o777:o}" for one in state.iterdir()} == {"600"}
-    done = call("up", DESIGN, "--yes", "--platform", "ec2")
-    assert done.exit_code == 0, done.output
+    assert {f"{file.stat().st_mode & 0o777:o}" for file in state.iterdir()} == {"600"}
+    completed = call("up", DESIGN, "--yes", "--platform", "ec2")
+    assert completed.exit_code == 0, completed.output
     machines = {
-        one.tags[resources.MACHINE]: one for one in resources.instances(Aws(REGION), EXPERIMENT)
+        machine.tags[resources.MACHINE]: machine
+        for machine in resources.instances(Aws(REGION), EXPERIMENT)
     }
     assert set(machines) == {"cache-1", "arbiter-cache", "influxdb-1", "load-1"}
-    assert f"--target {machines['load-1'].id}" in done.output
+    assert f"--target {machines['load-1'].id}" in completed.output
 
     removed = call("down", EXPERIMENT, "--platform", "ec2")
     assert removed.exit_code == 0, removed.output

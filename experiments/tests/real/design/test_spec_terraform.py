@@ -39,8 +39,11 @@ BASE: Spec = {
     },
     "arbiters": {"web": {"tokens": 2}},
 }
-# Of ours, those that a spec below names: Terraform reads all that it is given in each plan.
-OUR_ROLES = ("mediawiki", "mariadb", "redis", "arbiter", "load", "influxdb", "grafana")
+# The roles that a spec below names; no others, because Terraform reads all of them in each plan.
+OUR_ROLES = (
+    *("mediawiki", "mariadb", "redis", "redis-sentinel"),
+    *("arbiter", "load", "influxdb", "grafana"),
+)
 OWN_ROLES: Spec = {
     "any-caller": {"calls": [{}], "arbiter": False},
     "two-caller": {"calls": [{"roles": ["mariadb", "redis"], "required": True}, {}]},
@@ -48,7 +51,7 @@ OWN_ROLES: Spec = {
 
 
 def _set(*path: Any) -> Change:
-    """The change that puts the last of `path` where the others lead."""
+    """The change that sets the last of `path` as the value at the keys before it."""
 
     def change(spec: Spec) -> None:
         *parents, key, value = path
@@ -69,7 +72,7 @@ def _tier(name: str) -> Change:
 
 def _tiers(count: int) -> Change:
     return lambda spec: spec["tiers"].update(
-        {f"t{k}": {**SIZE, "role": "redis"} for k in range(count - len(spec["tiers"]))}
+        {f"t{number}": {**SIZE, "role": "redis"} for number in range(count - len(spec["tiers"]))}
     )
 
 
@@ -130,11 +133,11 @@ CHANGES: dict[str, Change] = {
     **_all("arbiters", "web", "cpus", values=(0.05, 256.0, 257.0)),
     **_all("arbiters", "web", "memory_mb", values=(63, 64, 64.5)),
 }  # fmt: skip
-PAIRS_STEP = 37  # of all pairs of changes, every so many; fewer where random tests draw fewer
+PAIRS_STEP = 37  # every 37th pair of changes; fewer where random tests draw fewer
 
 
 def specs() -> Iterator[tuple[str, Spec]]:
-    """Each change alone, and some with another one."""
+    """Each change alone, and some pairs of changes."""
     pairs = list(itertools.combinations(CHANGES, 2))[:: round(PAIRS_STEP / share())]
     for names in (*((name,) for name in CHANGES), *pairs):
         spec = copy.deepcopy(BASE)
@@ -148,10 +151,10 @@ def specs() -> Iterator[tuple[str, Spec]]:
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    """A design's folder with two roles that none of ours is like."""
-    for name, more in OWN_ROLES.items():
-        stated = {"summary": name, "protocol": "http", "port": 80, **more}
-        role(tmp_path / "design", name, stated)
+    """A design's folder with two roles of a form that no built-in role has."""
+    for name, fields in OWN_ROLES.items():
+        definition = {"summary": name, "protocol": "http", "port": 80, **fields}
+        role(tmp_path / "design", name, definition)
     return tmp_path / "design"
 
 
@@ -161,11 +164,11 @@ def _python_says(spec: Spec, roles: Roles) -> str:
     try:
         source.refuse_all(fleet_problems(check(source, Fleet), roles))
     except InputError as error:
-        return ", ".join(one.place for one in (error, *error.also))
+        return ", ".join(problem.place for problem in (error, *error.also))
     return ""
 
 
-def _terraform_says(stack: Path, found: list[tuple[str, Spec]], own: Path) -> list[str]:
+def _terraform_says(stack: Path, cases: list[tuple[str, Spec]], own: Path) -> list[str]:
     """The summary of each plan's errors; empty for one that went well."""
     tests = stack / "tests"
     tests.mkdir(parents=True)
@@ -173,37 +176,37 @@ def _terraform_says(stack: Path, found: list[tuple[str, Spec]], own: Path) -> li
         (stack / name).symlink_to(ROOT / "infra" / "stacks" / "shared" / name)
     for folder in ("contracts", "infra"):
         (stack.parents[2] / folder).symlink_to(ROOT / folder)
-    ours = stack.parents[2] / "ours"
+    our_roles = stack.parents[2] / "ours"
     for name in OUR_ROLES:
-        shutil.copytree(ROOT / "infra" / "roles" / name, ours / name)
-    dirs = [str(ours), str(own / "roles")]
-    for number, (_, spec) in enumerate(found):
+        shutil.copytree(ROOT / "infra" / "roles" / name, our_roles / name)
+    dirs = [str(our_roles), str(own / "roles")]
+    for number, (_, spec) in enumerate(cases):
         run = {"command": "plan", "variables": {**spec, "roles_dirs": dirs}}
         (tests / f"{number:04d}.tftest.json").write_text(json.dumps({"run": {"plan": run}}))
-    done = subprocess.run(
+    process = subprocess.run(
         ["terraform", "test", "-json"],
         cwd=stack, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    said = {f"{number:04d}": "?" for number in range(len(found))}
-    for line in done.stdout.splitlines():
+    errors = {f"{number:04d}": "?" for number in range(len(cases))}
+    for line in process.stdout.splitlines():
         message = json.loads(line)
         file = Path(message.get("@testfile", "")).name.split(".")[0]
         if message["type"] == "test_run" and message["test_run"]["progress"] == "complete":
-            said[file] = "" if message["test_run"]["status"] == "pass" else "refused:"
-        elif message["type"] == "diagnostic" and file in said:
-            said[file] += f" {message['diagnostic']['detail']}"
-    assert "?" not in said.values(), done.stderr
-    return list(said.values())
+            errors[file] = "" if message["test_run"]["status"] == "pass" else "refused:"
+        elif message["type"] == "diagnostic" and file in errors:
+            errors[file] += f" {message['diagnostic']['detail']}"
+    assert "?" not in errors.values(), process.stderr
+    return list(errors.values())
 
 
 def test_both_accept_and_refuse_the_same_fleets(tmp_path: Path, own: Path) -> None:
-    found, roles = list(specs()), find_roles(own)
-    python = [_python_says(spec, roles) for _, spec in found]
-    terraform = _terraform_says(tmp_path / "root" / "a" / "b" / "c", found, own)
-    assert 30 < python.count("") < len(found) - 30, "both verdicts are often enough among them"
-    against = [
-        f"{name}: Python {here or 'accepts'}; Terraform {there or 'accepts'}"
-        for (name, _), here, there in zip(found, python, terraform, strict=True)
-        if bool(here) != bool(there)
+    cases, roles = list(specs()), find_roles(own)
+    python = [_python_says(spec, roles) for _, spec in cases]
+    terraform = _terraform_says(tmp_path / "root" / "a" / "b" / "c", cases, own)
+    assert 30 < python.count("") < len(cases) - 30, "both verdicts are often enough among them"
+    differences = [
+        f"{name}: Python {python_error or 'accepts'}; Terraform {terraform_error or 'accepts'}"
+        for (name, _), python_error, terraform_error in zip(cases, python, terraform, strict=True)
+        if bool(python_error) != bool(terraform_error)
     ]
-    assert against == []
+    assert differences == []

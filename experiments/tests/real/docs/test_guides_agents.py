@@ -1,4 +1,4 @@
-"""The guides of agents/nodeagent/README.md and agents/arbiter/README.md, followed to the letter.
+"""The guides of agents/nodeagent/README.md and agents/arbiter/README.md, followed as written.
 
 A fault and a policy are added to a copy of the workspace, it is built, and the programs print them
 as ci/contracts would write them down.
@@ -27,24 +27,24 @@ def steps(title: str) -> list[str]:
     """The numbered steps under a heading of the guides, each on one line."""
     text = "\n".join((AGENTS / path).read_text() for path in GUIDES)
     section = text.split(f"\n## {title}\n", 1)[1].split("\n#", 1)[0]
-    found = re.findall(r"^\d\. (.*?)(?=^\d\. |\Z)", section, flags=re.DOTALL | re.MULTILINE)
-    return [" ".join(step.split()) for step in found]
+    numbered = re.findall(r"^\d\. (.*?)(?=^\d\. |\Z)", section, flags=re.DOTALL | re.MULTILINE)
+    return [" ".join(step.split()) for step in numbered]
 
 
 def add_line(path: Path, after: str, line: str) -> None:
     """Put `line` below the first line that begins with `after`."""
     lines = path.read_text().splitlines(keepends=True)
-    place = next(i for i, text in enumerate(lines) if text.startswith(after))
-    lines.insert(place + 1, f"{line}\n")
+    index = next(number for number, text in enumerate(lines) if text.startswith(after))
+    lines.insert(index + 1, f"{line}\n")
     path.write_text("".join(lines))
 
 
 def add_copy(old: str, new: str, *renamed: tuple[str, str]) -> None:
-    """A source file as another one, with the names in it."""
+    """Copy a source file to another one, with names in it replaced."""
     text = (COPY / old).read_text()
-    for name, other in renamed:
+    for name, replacement in renamed:
         assert name in text
-        text = text.replace(name, other)
+        text = text.replace(name, replacement)
     (COPY / new).write_text(text)
 
 
@@ -64,9 +64,9 @@ def add_policy() -> None:
 
 @pytest.fixture(scope="module")
 def programs() -> Path:
-    """The folder of the programs, built with one fault and one policy more."""
+    """The folder of the programs, built with an additional fault and policy."""
     shutil.rmtree(COPY, ignore_errors=True)
-    shutil.copytree(AGENTS, COPY, ignore=shutil.ignore_patterns("target", "fuzz"))
+    shutil.copytree(AGENTS, COPY, ignore=shutil.ignore_patterns("target"))
     add_fault()
     add_policy()
     target = AGENTS / "target"
@@ -78,18 +78,18 @@ def programs() -> Path:
 
 
 def printed(program: Path, argument: str) -> Any:
-    done = subprocess.run([program, argument], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+    process = subprocess.run([program, argument], capture_output=True, text=True, check=True)
+    return json.loads(process.stdout)
 
 
 @pytest.mark.parametrize("title", ["Add a fault", "Add a policy"])
 def test_a_guide_has_few_steps_and_names_files_that_are_there(title: str) -> None:
-    found = steps(title)
-    assert 1 <= len(found) <= STEPS_MAX
-    named = re.findall(r"`((?:nodeagent|policy)/[\w/]+\.rs)`", " ".join(found))
-    there = [path for path in named if "NAME" not in path]
-    assert there
-    assert all((AGENTS / path).is_file() for path in there), there
+    guide_steps = steps(title)
+    assert 1 <= len(guide_steps) <= STEPS_MAX
+    mentioned = re.findall(r"`((?:nodeagent|policy)/[\w/]+\.rs)`", " ".join(guide_steps))
+    paths = [path for path in mentioned if "NAME" not in path]
+    assert paths
+    assert all((AGENTS / path).is_file() for path in paths), paths
 
 
 @pytest.mark.long
@@ -97,8 +97,8 @@ def test_a_fault_is_its_file_and_one_line(programs: Path) -> None:
     faults = {
         fault["kind"]: fault for fault in printed(programs / "nodeagent", "--kinds")["faults"]
     }
-    known = faults["interference.cpu"]
-    assert faults["cpu.spin"] == {**known, "kind": "cpu.spin", "group": "fault"}
+    interference = faults["interference.cpu"]
+    assert faults["cpu.spin"] == {**interference, "kind": "cpu.spin", "group": "fault"}
 
 
 @pytest.mark.long

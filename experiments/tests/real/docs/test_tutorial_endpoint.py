@@ -24,9 +24,9 @@ def port(tmp_path: Path) -> Iterator[str]:
     with subprocess.Popen(command, cwd=tmp_path / "served", stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL, text=True) as server:  # fmt: skip
         assert server.stdout is not None
-        found = re.search(r"port (\d+)", server.stdout.readline())
-        assert found is not None
-        yield found[1]
+        match = re.search(r"port (\d+)", server.stdout.readline())
+        assert match is not None
+        yield match[1]
         server.kill()
 
 
@@ -41,7 +41,7 @@ def test_its_run_measures_a_service_that_runs_already(tmp_path: Path, port: str)
     code, output = reader.do(RUN_ENDPOINT.replace("8000", port))
     assert code in (0, 1), output
     result = json.loads((tmp_path / f"results/{DESIGN}/latest/result.json").read_text())
-    found = result["endpoint"]
-    assert found["target"] == f"http://localhost:{port}"
-    assert found["arms"]["target"]["requests"] > 200
-    assert found["arms"]["target"]["errors"] == 0
+    endpoint = result["endpoint"]
+    assert endpoint["target"] == f"http://localhost:{port}"
+    assert endpoint["arms"]["target"]["requests"] > 200
+    assert endpoint["arms"]["target"]["errors"] == 0

@@ -1,4 +1,4 @@
-"""`infra/account/sweep.py` at moto: what outlived its fleet ends, whatever its tags or its
+"""`infra/account/sweep.py` with moto: what outlived its fleet ends, whatever its tags or its
 protection say, and nothing else does."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from experiments.paths import ROOT
-from experiments.tests.aws import REGION, in_front_of
+from experiments.tests.aws import ACCOUNT, REGION, in_front_of
 from experiments.tests.aws_calls import Watch
 from experiments.tests.ec2_fixture import MadeFleet, client, group_of_one, instance, network
 from experiments.tests.iam import allows, read
@@ -34,20 +34,24 @@ def _at(hours: float) -> str:
 
 def _fleet(experiment: str, expires: str) -> tuple[str, str]:
     """A machine and a group of one."""
-    made = MadeFleet(experiment, expires)
-    subnet = network(made)
-    return instance(made, subnet, "db-1"), group_of_one(made, subnet, "web-1")
+    fleet = MadeFleet(experiment, expires)
+    subnet = network(fleet)
+    return instance(fleet, subnet, "db-1"), group_of_one(fleet, subnet, "web-1")
 
 
 def _states() -> dict[str, str]:
-    held = client("ec2").describe_instances()["Reservations"]
-    return {one["InstanceId"]: one["State"]["Name"] for group in held for one in group["Instances"]}
+    reservations = client("ec2").describe_instances()["Reservations"]
+    return {
+        machine["InstanceId"]: machine["State"]["Name"]
+        for reservation in reservations
+        for machine in reservation["Instances"]
+    }
 
 
 def test_what_outlived_its_fleet_ends_protected_or_not(sweep: ModuleType) -> None:
     machine, group = _fleet("tst-old", _at(-1))
-    kept, young = _fleet("tst-young", _at(1))
-    stranger = client("ec2").run_instances(
+    young_machine, young_group = _fleet("tst-young", _at(1))
+    foreign_machine = client("ec2").run_instances(
         ImageId=client("ec2").describe_images(Owners=["amazon"])["Images"][0]["ImageId"],
         MinCount=1,
         MaxCount=1,
@@ -61,9 +65,9 @@ def test_what_outlived_its_fleet_ends_protected_or_not(sweep: ModuleType) -> Non
     assert sweep.sweep([REGION], NOW) == [f"group {group}", f"machine {machine}"]
     states = _states()
     assert states[machine] == "terminated"
-    assert (states[kept], states[stranger]) == ("running", "running")
+    assert (states[young_machine], states[foreign_machine]) == ("running", "running")
     groups = client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
-    assert [one["AutoScalingGroupName"] for one in groups] == [young]
+    assert [scaling_group["AutoScalingGroupName"] for scaling_group in groups] == [young_group]
     assert sweep.sweep([REGION], NOW) == []
 
 
@@ -82,18 +86,18 @@ def test_a_week_and_a_day_is_the_most_whatever_the_tag_says(
 
 
 def test_a_restart_makes_no_machine_younger(sweep: ModuleType) -> None:
-    made = NOW - timedelta(days=9)
-    attached = [{"Ebs": {"AttachTime": made}}]
+    attached_at = NOW - timedelta(days=9)
+    attached = [{"Ebs": {"AttachTime": attached_at}}]
     tags = [{"Key": "sparecraft:experiment", "Value": "tst"}]
     begun: dict[str, Any] = {"LaunchTime": NOW, "BlockDeviceMappings": attached}
-    one = sweep._expiring("machine", "i-1", tags, sweep._beginnings(begun))
-    assert sweep.outlived([one], NOW) == [one]
+    resource = sweep._expiring("machine", "i-1", tags, sweep._beginnings(begun))
+    assert sweep.select_outlived([resource], NOW) == [resource]
 
 
 def test_a_later_end_of_one_machine_is_the_end_of_all_of_its_experiment(sweep: ModuleType) -> None:
     kinds = [("i-1", NOW - timedelta(hours=1)), ("i-2", NOW + timedelta(hours=1))]
-    things = [sweep.Resource("machine", name, "tst", NOW, end) for name, end in kinds]
-    assert sweep.outlived(things, NOW) == []
+    resources = [sweep.Resource("machine", name, "tst", NOW, expires) for name, expires in kinds]
+    assert sweep.select_outlived(resources, NOW) == []
 
 
 def test_its_policy_allows_what_it_calls_and_no_stranger_s_end(
@@ -105,11 +109,13 @@ def test_its_policy_allows_what_it_calls_and_no_stranger_s_end(
     with in_front_of(aws_account, watch) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         assert len(sweep.sweep([REGION], NOW)) == 2
-    refused = [
-        one for one in watch.asked if not allows(policy, one.action, one.resource, one.context)
+    not_allowed = [
+        authorisation
+        for authorisation in watch.asked
+        if not allows(policy, authorisation.action, authorisation.resource, authorisation.context)
     ]
-    assert refused == []
-    assert "ec2:TerminateInstances" in {one.action for one in watch.asked}
+    assert not_allowed == []
+    assert "ec2:TerminateInstances" in {authorisation.action for authorisation in watch.asked}
     keys = {"aws:RequestedRegion": REGION, "aws:ResourceTag/team": "billing"}
-    stranger = f"arn:aws:ec2:{REGION}:123456789012:instance/i-9"
-    assert not allows(policy, "ec2:TerminateInstances", stranger, keys)
+    foreign_arn = f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-9"
+    assert not allows(policy, "ec2:TerminateInstances", foreign_arn, keys)

@@ -21,6 +21,7 @@ from experiments.testbed.platforms.ec2.aws import Aws, AwsRefused
 from experiments.testbed.platforms.ec2.machines import Ec2Machines
 from experiments.tests.aws import REGION
 from experiments.tests.ec2_fixture import FUTURE, client, whole_fleet
+from experiments.tests.iam_documented import listed
 
 POLICIES = sorted((ROOT / "infra" / "account").glob("*.json"))
 CHARACTERS_MAX = 6144  # AWS's limit of a managed policy, white space not counted
@@ -30,18 +31,14 @@ EXPERIMENT = "tst-allowed"
 
 def _actions() -> list[str]:
     """The actions that a user's policies allow."""
-    users = [one for one in POLICIES if one.name.startswith("user-")]
+    users = [policy for policy in POLICIES if policy.name.startswith("user-")]
     allowing = [
-        one
+        statement
         for file in users
-        for one in json.loads(file.read_text())["Statement"]
-        if one["Effect"] == "Allow"
+        for statement in json.loads(file.read_text())["Statement"]
+        if statement["Effect"] == "Allow"
     ]
-    return [a for one in allowing for a in _listed(one["Action"])]
-
-
-def _listed(actions: str | list[str]) -> list[str]:
-    return [actions] if isinstance(actions, str) else actions
+    return [action for statement in allowing for action in listed(statement["Action"])]
 
 
 @pytest.mark.parametrize("file", POLICIES, ids=lambda file: str(file.stem))
@@ -68,16 +65,16 @@ def _checked(url: str) -> Iterator[None]:
     """moto asks for permissions, as AWS does."""
 
     def reset_auth(count: str) -> str:
-        done = httpx.post(
+        reply = httpx.post(
             f"{url}/moto-api/reset-auth", content=count, trust_env=False, timeout=60.0
         )
-        return str(done.json()["PREVIOUS_INITIAL_NO_AUTH_ACTION_COUNT"])
+        return str(reply.json()["PREVIOUS_INITIAL_NO_AUTH_ACTION_COUNT"])
 
-    before = reset_auth("0")
+    count_before = reset_auth("0")
     try:
         yield
     finally:
-        reset_auth(before)
+        reset_auth(count_before)
 
 
 def test_the_policy_suffices_for_all_that_happens_to_a_fleet(
@@ -105,8 +102,8 @@ def test_an_action_that_is_not_allowed_is_refused_with_what_to_do(
     aws_account: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole_fleet(EXPERIMENT, FUTURE)
-    _user([one for one in _actions() if one != "ec2:StopInstances"], monkeypatch)
+    _user([action for action in _actions() if action != "ec2:StopInstances"], monkeypatch)
     with _checked(aws_account), pytest.raises(AwsRefused) as refused:
         Ec2Machines(EXPERIMENT, Aws(REGION)).inject("machine.crash", "db-1")
-    assert refused.value.code in ("UnauthorizedOperation", "AccessDenied")  # EC2's word; moto's
+    assert refused.value.code in ("UnauthorizedOperation", "AccessDenied")  # of EC2; of moto
     assert "permission" in refused.value.hint

@@ -34,6 +34,7 @@ from experiments.tests.iam_attacks import (
     TO_EC2,
     One,
 )
+from experiments.tests.iam_documented import listed
 from random_tests import examples
 
 FOLDER = ROOT / "infra" / "account"
@@ -41,18 +42,20 @@ USER = read(*sorted(FOLDER.glob("user-*.json")))
 ATTACKS_MIN = 60
 
 
-def _is_allowed(policies: list[Policy], one: One) -> bool:
-    return allows(policies, one.action, one.resource, one.keys)
+def _is_allowed(policies: list[Policy], authorisation: One) -> bool:
+    return allows(policies, authorisation.action, authorisation.resource, authorisation.keys)
 
 
 @pytest.mark.parametrize("wish", NEEDED)
 def test_what_a_fleet_needs_is_allowed(wish: str) -> None:
-    assert [one for one in NEEDED[wish] if not _is_allowed(USER, one)] == []
+    assert [
+        authorisation for authorisation in NEEDED[wish] if not _is_allowed(USER, authorisation)
+    ] == []
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_is_refused(attack: str) -> None:
-    assert not all(_is_allowed(USER, one) for one in ATTACKS[attack])
+    assert not all(_is_allowed(USER, authorisation) for authorisation in ATTACKS[attack])
 
 
 def test_there_are_as_many_attacks_as_are_promised() -> None:
@@ -61,20 +64,18 @@ def test_there_are_as_many_attacks_as_are_promised() -> None:
 
 def _statements(policies: list[Policy]) -> Iterator[Mapping[str, Any]]:
     for policy in policies:
-        yield from (one for one in policy["Statement"] if one["Effect"] == "Allow")
-
-
-def _listed(value: str | list[str]) -> list[str]:
-    return [value] if isinstance(value, str) else value
+        yield from (
+            statement for statement in policy["Statement"] if statement["Effect"] == "Allow"
+        )
 
 
 def test_an_action_is_named_whole_so_that_one_that_aws_adds_is_not_allowed() -> None:
-    actions = [one for said in _statements(USER) for one in _listed(said["Action"])]
-    assert [one for one in actions if "*" in one or "?" in one] == []
-    assert [said["Sid"] for said in _statements(USER) if "NotAction" in said] == []
+    actions = [action for statement in _statements(USER) for action in listed(statement["Action"])]
+    assert [action for action in actions if "*" in action or "?" in action] == []
+    assert [statement["Sid"] for statement in _statements(USER) if "NotAction" in statement] == []
 
 
-# On a resource that is the user's own by tag and name, with nothing that a condition asks for.
+# Resources that are the user's own by tag and name.
 _OWN = {
     "ec2": [f"{EC2}:{kind}/x-1" for kind in ("instance", "launch-template", "subnet", "volume")],
     "autoscaling": [f"{GROUP}/sc-shop-web-1"],
@@ -91,41 +92,47 @@ def test_of_all_that_aws_can_do_to_what_is_ours_only_what_is_listed_is_allowed(
 ) -> None:
     """Every operation of the service, by botocore's description of it."""
     model = create_loader().load_service_model(service, "service-2")
-    listed = {one for said in _statements(USER) for one in _listed(said["Action"])}
+    allowed = {action for statement in _statements(USER) for action in listed(statement["Action"])}
     names = {f"{service}:{operation}" for operation in model["operations"]}
-    assert len(names) > len(names & listed)
-    for name in sorted(names - listed):
+    assert len(names) > len(names & allowed)
+    for name in sorted(names - allowed):
         for resource in _OWN[service]:
-            one = One(name, resource, {**OURS, **ASKED, **IN_S3, **TO_EC2})
-            assert not _is_allowed(USER, one), name
+            authorisation = One(name, resource, {**OURS, **ASKED, **IN_S3, **TO_EC2})
+            assert not _is_allowed(USER, authorisation), name
 
 
 def test_a_condition_asks_for_what_aws_says_of_the_action() -> None:
-    """A key that AWS does not fill in lets nothing through, or with IfExists anything."""
-    everywhere = {"aws:principalaccount", "aws:requestedregion", "aws:resourceaccount"}
-    everywhere |= {"aws:securetransport", "aws:userid"}
-    missing = [
-        (said["Sid"], action, key)
-        for said in _statements([*USER, *_ROLES.values()])
-        for action in _listed(said["Action"])
-        for key in {key for block in said.get("Condition", {}).values() for key in block}
-        if key.lower() not in everywhere and not _is_told(action, key, said)
+    """A key that AWS does not fill in refuses everything or, with IfExists, allows everything."""
+    global_keys = {"aws:principalaccount", "aws:requestedregion", "aws:resourceaccount"}
+    global_keys |= {"aws:securetransport", "aws:userid"}
+    unfilled = [
+        (statement["Sid"], action, key)
+        for statement in _statements([*USER, *_ROLES.values()])
+        for action in listed(statement["Action"])
+        for key in {
+            key for condition in statement.get("Condition", {}).values() for key in condition
+        }
+        if key.lower() not in global_keys and not _is_told(action, key, statement)
     ]
-    # AWS tells of these beyond its list of keys for the action: its documents of each say so.
-    assert missing == [
+    # AWS fills this key in too, as its page on the key says; its list of keys lacks it.
+    assert unfilled == [
         ("ShellOnTheLoadMachine", "ssm:StartSession", "ssm:SessionDocumentAccessCheck")
     ]
 
 
-def _is_told(action: str, key: str, said: Mapping[str, Any]) -> bool:
-    """AWS fills the key in for a kind of resource that the statement names."""
-    plain = key.split("/")[0].lower() + ("/" if "/" in key else "")
-    resources = _listed(said["Resource"])
-    wanted = {one.split(":", 5)[5].split("/")[0] for one in resources if one != "*"}
+def _is_told(action: str, key: str, statement: Mapping[str, Any]) -> bool:
+    """Return whether AWS fills the key in for a kind of resource that the statement names."""
+    plain_key = key.split("/")[0].lower() + ("/" if "/" in key else "")
+    resources = listed(statement["Resource"])
+    named_kinds = {
+        resource.split(":", 5)[5].split("/")[0] for resource in resources if resource != "*"
+    }
     for kind, keys in KINDS[action].items():
         name = kind.rstrip("*")
-        of_arn = name in wanted or not name or "*" in resources
-        if (of_arn or not action.startswith("ec2:")) and plain in {one.lower() for one in keys}:
+        of_arn = name in named_kinds or not name or "*" in resources
+        if (of_arn or not action.startswith("ec2:")) and plain_key in {
+            known_key.lower() for known_key in keys
+        }:
             return True
     return False
 
@@ -233,23 +240,32 @@ _ROLE_ATTACKS = {
 }
 
 
-@pytest.mark.parametrize(("role", "one"), _ROLE_MAY, ids=lambda one: getattr(one, "action", one))
+@pytest.mark.parametrize(
+    ("role", "one"), _ROLE_MAY, ids=lambda value: getattr(value, "action", value)
+)
 def test_a_machine_may_what_it_needs(role: str, one: One) -> None:
     assert allows(_OF_ROLE[role], one.action, one.resource, {**one.keys, **_AT_I_1})
 
 
 @pytest.mark.parametrize("attack", _ROLE_ATTACKS)
 def test_an_attack_by_a_machine_is_refused(attack: str) -> None:
-    role, one = _ROLE_ATTACKS[attack]
-    assert not allows(_OF_ROLE[role], one.action, one.resource, {**one.keys, **_AT_I_1})
+    role, authorisation = _ROLE_ATTACKS[attack]
+    assert not allows(
+        _OF_ROLE[role],
+        authorisation.action,
+        authorisation.resource,
+        {**authorisation.keys, **_AT_I_1},
+    )
 
 
 def test_a_role_whose_credentials_are_used_outside_a_machine_reaches_nothing_of_a_fleet() -> None:
     """A key that AWS fills in for an instance's credentials only is in each of these."""
-    for role, one in _ROLE_MAY:
-        if role in ("machine", "runner") and one.resource != "*":
-            keys = {**one.keys, "aws:userid": "AROAEXAMPLE:me"}
-            assert not allows(_OF_ROLE[role], one.action, one.resource, keys), one
+    for role, authorisation in _ROLE_MAY:
+        if role in ("machine", "runner") and authorisation.resource != "*":
+            keys = {**authorisation.keys, "aws:userid": "AROAEXAMPLE:me"}
+            assert not allows(_OF_ROLE[role], authorisation.action, authorisation.resource, keys), (
+                authorisation
+            )
 
 
 # The evaluators.
@@ -264,9 +280,9 @@ def _drawn_policy(rng: random.Random) -> Policy:
 def _drawn(rng: random.Random) -> dict[str, Any]:
     action = rng.sample(["ec2:Run*", "ec2:RunInstances", "s3:Get?bject", "*", "s3:*"], 2)
     resource = rng.sample(["*", "arn:a/*", "arn:a/b", "arn:?/b", "arn:${aws:RequestTag/a}/b"], 2)
-    said = {"Effect": rng.choice(["Allow", "Allow", "Deny"])}
+    statement = {"Effect": rng.choice(["Allow", "Allow", "Deny"])}
     return {
-        **said,
+        **statement,
         rng.choice(["Action", "Action", "NotAction"]): action,
         "Resource": resource,
         "Condition": {
@@ -276,8 +292,8 @@ def _drawn(rng: random.Random) -> dict[str, Any]:
     }
 
 
-# Not IfExists of an order, which Principal Mapper takes for not met; nor the case of a resource,
-# which it does not tell apart.
+# Without IfExists of numeric operators, which Principal Mapper evaluates to false, and without
+# resources that differ by case, which it takes for equal.
 _OPERATORS = [
     "StringEquals",
     "StringEqualsIfExists",
@@ -325,5 +341,5 @@ def test_two_evaluators_agree_on_policies_that_were_drawn(rng: random.Random) ->
         context["ec2:Encrypted"] = rng.choice(["true", "false"])
     action = rng.choice(["ec2:RunInstances", "s3:GetObject", "S3:getobject", "iam:Get"])
     resource = rng.choice(["arn:a/b", "arn:b/b", "arn:a/c"])
-    said = iam_documented.allows([policy], action, resource, context)
-    assert said == mapper_allows([policy], action, resource, context)
+    documented = iam_documented.allows([policy], action, resource, context)
+    assert documented == mapper_allows([policy], action, resource, context)

@@ -41,7 +41,7 @@ LATER = f"{datetime.fromisoformat(EXPIRES) + timedelta(hours=1):%Y-%m-%dT%H:%M:%
 def test_every_call_of_a_whole_run_is_allowed(
     variables: dict[str, Any], bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Up, a later end, faults and standbys, down; a fleet that Terraform lost is swept by tag."""
+    """A whole life: up, a later end, faults, standbys, down; without a state it is swept by tag."""
     with moto_server(tmp_path / "moto.log", **moto_settings(tmp_path)) as moto:
         prepared(moto)
         watch = Watch(moto)
@@ -56,13 +56,19 @@ def test_every_call_of_a_whole_run_is_allowed(
                 stack.destroy()
             else:
                 _replaced(machines)
-                found = resources.find(machines.aws, stack.experiment)
-                sweep.remove(machines.aws, found, lambda _: None)
-    asked = [one for one in watch.asked if one.action not in NOT_OF_AWS]
-    refused = {(one.action, one.resource): one.context for one in asked if not _is_allowed(one)}
+                remaining = resources.find(machines.aws, stack.experiment)
+                sweep.remove(machines.aws, remaining, lambda _: None)
+    authorisations = [
+        authorisation for authorisation in watch.asked if authorisation.action not in NOT_OF_AWS
+    ]
+    refused = {
+        (authorisation.action, authorisation.resource): authorisation.context
+        for authorisation in authorisations
+        if not _is_allowed(authorisation)
+    }
     assert refused == {}
-    actions = Counter(one.action for one in asked)
-    print(f"{watch.calls} calls, {len(asked)} authorisations of {len(actions)} actions")
+    actions = Counter(authorisation.action for authorisation in authorisations)
+    print(f"{watch.calls} calls, {len(authorisations)} authorisations of {len(actions)} actions")
     assert {"ec2:RunInstances", "iam:PassRole", "ec2:DeleteVpc", "s3:PutObject"} <= set(actions)
 
 
@@ -76,11 +82,11 @@ def _disturbed(machines: Ec2Machines) -> None:
 
 
 def _replaced(machines: Ec2Machines) -> None:
-    (one,) = resources.instances(machines.aws, machines.experiment, "cache-1")
-    given = {"InstanceId": one.id, "ShouldDecrementDesiredCapacity": False}
-    with suppress(EnvironmentMissing):  # noted by then: moto's group cannot make another
-        machines.aws.call("autoscaling", "terminate_instance_in_auto_scaling_group", **given)
+    (machine,) = resources.instances(machines.aws, machines.experiment, "cache-1")
+    parameters = {"InstanceId": machine.id, "ShouldDecrementDesiredCapacity": False}
+    with suppress(EnvironmentMissing):  # recorded by then; moto's group makes no other
+        machines.aws.call("autoscaling", "terminate_instance_in_auto_scaling_group", **parameters)
 
 
-def _is_allowed(one: Asked) -> bool:
-    return allows(USER, one.action, one.resource, one.context)
+def _is_allowed(authorisation: Asked) -> bool:
+    return allows(USER, authorisation.action, authorisation.resource, authorisation.context)

@@ -23,10 +23,10 @@ STALE = """provider "registry.terraform.io/sparecraft/fleet" {
 
 
 def _checkout(folder: Path) -> Path:
-    left_out = shutil.ignore_patterns(".terraform*", "terraform.tfstate*", "*.tfvars")
+    ignore = shutil.ignore_patterns(".terraform*", "terraform.tfstate*", "*.tfvars")
     for name in ("provider", "stacks/local", "stacks/shared", "modules/fleet"):
-        place = folder / "infra" / name
-        shutil.copytree(ROOT / "infra" / name, place, ignore=left_out, symlinks=True)
+        target = folder / "infra" / name
+        shutil.copytree(ROOT / "infra" / name, target, ignore=ignore, symlinks=True)
     return folder
 
 
@@ -47,7 +47,7 @@ def test_a_checkout_can_be_initialised_after_another_one_installed_a_new_provide
         subprocess.run(command, cwd=cwd, env=environment, check=True, capture_output=True)
 
     first, second = _checkout(tmp_path / "first"), _checkout(tmp_path / "second")
-    (second / LOCK).write_text(STALE)  # of the provider before
+    (second / LOCK).write_text(STALE)  # hashes of an older provider
     call("infra/provider/install", cwd=first)
     call("infra/provider/install", cwd=second)
     assert "AAAA" not in (second / LOCK).read_text()

@@ -1,4 +1,4 @@
-"""States that a backend keeps: Terraform's own S3 backend on moto, two checkouts of one stack."""
+"""States in a backend: Terraform's S3 backend on moto, with two checkouts of one stack."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 
 from core.errors import EnvironmentMissing
 from experiments.testbed.platforms.terraform import Stack
-from experiments.tests.aws import REGION
+from experiments.tests.aws import ACCOUNT, REGION
 
-BUCKET, KEY = "sparecraft-states-123456789012", "ec2.tfstate"
+BUCKET, KEY = f"sparecraft-states-{ACCOUNT}", "ec2.tfstate"
 _MODULE = """
 variable "place" { type = string }
 resource "terraform_data" "machine" { input = var.place }
@@ -38,16 +38,16 @@ terraform {{
 def bucket(aws_account: str) -> Any:
     """An account's bucket for states, empty."""
     del aws_account
-    made = boto3.resource("s3", region_name=REGION).create_bucket(
+    states = boto3.resource("s3", region_name=REGION).create_bucket(
         Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
     )
-    made.Versioning().enable()
-    return made
+    states.Versioning().enable()
+    return states
 
 
 @pytest.fixture
 def checkouts(bucket: Any, tmp_path: Path) -> tuple[Stack, Stack]:
-    """The stack in the folders of two people, and what is asked for."""
+    """The stack in two folders, as two people have it, and a fleet's variables."""
     assert bucket.creation_date is not None
     stacks = []
     for name in ("mine", "hers"):
@@ -61,27 +61,27 @@ def checkouts(bucket: Any, tmp_path: Path) -> tuple[Stack, Stack]:
 
 
 def _keys(bucket: Any) -> set[str]:
-    return {one.key for one in bucket.objects.all()}
+    return {entry.key for entry in bucket.objects.all()}
 
 
-def _nothing(_said: str) -> None:
+def _nothing(_line: str) -> None:
     pass
 
 
 def test_a_state_is_in_the_bucket_alone_and_seen_from_another_checkout(
     checkouts: tuple[Stack, Stack], bucket: Any, tmp_path: Path
 ) -> None:
-    mine, hers = checkouts
-    assert hers.state_resources() == []
+    first, second = checkouts
+    assert second.state_resources() == []
     assert _keys(bucket) == set(), "to look makes no workspace"
-    mine.apply(tmp_path / "fleet.tfvars", _nothing)
+    first.apply(tmp_path / "fleet.tfvars", _nothing)
     assert _keys(bucket) == {f"env:/wiki/{KEY}"}
-    assert not (mine.state_directory / "terraform.tfstate").exists()
-    assert [one["input"]["value"] for one in hers.state_resources()] == ["Bergen"]
-    assert hers.output("place") == "Bergen"
-    mine.remove(_nothing, list)
-    assert (_keys(bucket), hers.state_resources()) == (set(), [])
-    assert not mine.state_directory.exists()
+    assert not (first.state_directory / "terraform.tfstate").exists()
+    assert [resource["input"]["value"] for resource in second.state_resources()] == ["Bergen"]
+    assert second.output("place") == "Bergen"
+    first.remove(_nothing, list)
+    assert (_keys(bucket), second.state_resources()) == (set(), [])
+    assert not first.state_directory.exists()
 
 
 def test_a_plan_leaves_no_workspace(
@@ -89,19 +89,19 @@ def test_a_plan_leaves_no_workspace(
 ) -> None:
     stack = checkouts[0]
     plan = stack.plan(tmp_path / "fleet.tfvars", {})
-    assert [one["address"] for one in plan["resource_changes"]] == ["terraform_data.machine"]
+    assert [change["address"] for change in plan["resource_changes"]] == ["terraform_data.machine"]
     assert (_keys(bucket), stack.state_directory.exists()) == (set(), False)
 
 
 def test_what_another_checkout_made_is_swept_and_its_state_dropped(
     checkouts: tuple[Stack, Stack], bucket: Any, tmp_path: Path
 ) -> None:
-    mine, hers = checkouts
-    mine.apply(tmp_path / "fleet.tfvars", _nothing)
-    assert hers.remove(_nothing, lambda: ["swept"]) == ["swept"]
+    first, second = checkouts
+    first.apply(tmp_path / "fleet.tfvars", _nothing)
+    assert second.remove(_nothing, lambda: ["swept"]) == ["swept"]
     assert _keys(bucket) == set()
-    assert mine.remove(_nothing, list) == [], "and again where it was made"
-    assert not mine.state_directory.exists()
+    assert first.remove(_nothing, list) == [], "and again where it was made"
+    assert not first.state_directory.exists()
 
 
 def test_one_who_holds_the_lock_is_named_and_nothing_is_changed(
@@ -110,8 +110,8 @@ def test_one_who_holds_the_lock_is_named_and_nothing_is_changed(
     monkeypatch.setattr("experiments.testbed.platforms.terraform._LOCK_WAIT", "-lock-timeout=1s")
     stack = checkouts[0]
     stack.apply(tmp_path / "fleet.tfvars", _nothing)
-    who = {"ID": "1", "Operation": "OperationTypeApply", "Who": "ana@laptop", "Info": ""}
-    lock = bucket.put_object(Key=f"env:/wiki/{KEY}.tflock", Body=json.dumps(who).encode())
+    lock_info = {"ID": "1", "Operation": "OperationTypeApply", "Who": "ana@laptop", "Info": ""}
+    lock = bucket.put_object(Key=f"env:/wiki/{KEY}.tflock", Body=json.dumps(lock_info).encode())
     (tmp_path / "fleet.tfvars").write_text('place = "Oslo"\n')
     with pytest.raises(EnvironmentMissing, match="ana@laptop"):
         stack.apply(tmp_path / "fleet.tfvars", _nothing)

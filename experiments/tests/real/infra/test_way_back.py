@@ -1,18 +1,18 @@
-"""The way back of a host (infra/boot/back.py): what others did meanwhile is theirs."""
+"""The restoration of a host (infra/boot/back.py): changes that others made meanwhile stay."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from experiments.paths import ROOT
+from experiments.tests.started import executable
 
 BEGAN: dict[str, Any] = {
     "packages": ["dash"],
@@ -24,10 +24,8 @@ NOTHING: dict[str, Any] = {"packages": [], "entries": [], "etc": {}, "accounts":
 
 
 @pytest.fixture
-def back(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module, as it is imported on a host."""
-    monkeypatch.syspath_prepend(str(ROOT / "infra" / "boot"))
-    return importlib.import_module("back")
+def back(boot: Callable[[str], ModuleType]) -> ModuleType:
+    return boot("back")
 
 
 # Real packages of a real dpkg, in a root of their own.
@@ -52,9 +50,9 @@ def _install(root: Path, name: str, depends: str = "") -> None:
     (tree / "DEBIAN").mkdir(parents=True)
     (tree / "usr/bin").mkdir(parents=True)
     (tree / "usr/bin" / name).touch()
-    needs = f"Depends: {depends}\n" if depends else ""
+    depends_line = f"Depends: {depends}\n" if depends else ""
     (tree / "DEBIAN/control").write_text(
-        f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: A <a@b.c>\n{needs}"
+        f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: A <a@b.c>\n{depends_line}"
         "Description: a test\n"
     )
     archive = f"{tree}.deb"
@@ -85,65 +83,78 @@ def test_a_package_of_ours_that_somebody_elses_needs_stays_and_is_told(
     _install(root, "server", "library (>= 1)")
     _install(root, "other-server")
     _install(root, "cluster", "other | server (>= 1)")
-    stays = back.purge(["library", "server", "other-server"])
+    remaining = back.purge(["library", "server", "other-server"])
     assert _there(root) == ["cluster", "library", "server"]
-    assert sorted(stays) == ["library", "server"]
-    assert "cluster" in stays["server"]
+    assert sorted(remaining) == ["library", "server"]
+    assert "cluster" in remaining["server"]
 
 
 def test_with_a_dpkg_that_tells_only_ours_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back: ModuleType
 ) -> None:
     for name in ("dpkg", "dpkg-query"):
-        (tmp_path / name).write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/{name}.log\n')
-        (tmp_path / name).chmod(0o755)
+        executable(tmp_path / name, f'#!/bin/sh\necho "$*" >>{tmp_path}/{name}.log\n')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    now = {**BEGAN, "packages": ["dash", "redis-server"]}
-    ours = back.added(NOTHING, BEGAN, now)
+    state = {**BEGAN, "packages": ["dash", "redis-server"]}
+    our_changes = back.add_changes(NOTHING, BEGAN, state)
     # While the host is held: a kernel of unattended-upgrades, an admin's database; then our purge.
-    held = {**now, "packages": ["dash", "linux-image", "postgresql-15", "redis-server"]}
-    ours = back.added(ours, held, held)
-    assert ours["packages"] == ["redis-server"]
-    back.purge(ours["packages"])
-    said = (tmp_path / "dpkg.log").read_text().splitlines()
-    (purged,) = [line.split() for line in said if "--purge" in line]
+    held_state = {**state, "packages": ["dash", "linux-image", "postgresql-15", "redis-server"]}
+    our_changes = back.add_changes(our_changes, held_state, held_state)
+    assert our_changes["packages"] == ["redis-server"]
+    back.purge(our_changes["packages"])
+    log_lines = (tmp_path / "dpkg.log").read_text().splitlines()
+    (purged,) = [line.split() for line in log_lines if "--purge" in line]
     assert [word for word in purged if not word.startswith("--")] == ["redis-server"]
     assert not any("depends" in word for word in purged)
 
 
-# What is ours, added up.
+# Sums of our own changes.
 
 
 def test_what_came_between_two_installations_is_not_ours(back: ModuleType) -> None:
-    first = {**BEGAN, "packages": ["dash", "redis"], "entries": ["/opt/role", "/opt/theirs"]}
-    ours = back.added(NOTHING, BEGAN, first)
-    again = {**first, "packages": ["dash", "pg", "redis"], "entries": [*first["entries"], "/srv/x"]}
-    ours = back.added(ours, again, {**again, "packages": ["dash", "nginx", "pg", "redis"]})
-    assert ours["packages"] == ["nginx", "redis"]
-    assert ours["entries"] == ["/opt/role"]
+    first_state = {**BEGAN, "packages": ["dash", "redis"], "entries": ["/opt/role", "/opt/theirs"]}
+    our_changes = back.add_changes(NOTHING, BEGAN, first_state)
+    second_state = {
+        **first_state,
+        "packages": ["dash", "pg", "redis"],
+        "entries": [*first_state["entries"], "/srv/x"],
+    }
+    our_changes = back.add_changes(
+        our_changes, second_state, {**second_state, "packages": ["dash", "nginx", "pg", "redis"]}
+    )
+    assert our_changes["packages"] == ["nginx", "redis"]
+    assert our_changes["entries"] == ["/opt/role"]
 
 
 def test_a_path_that_others_changed_between_ours_stays_theirs(back: ModuleType) -> None:
-    ours = back.added(NOTHING, BEGAN, {**BEGAN, "etc": {"/etc/hosts": "b", "/etc/new": "n"}})
-    assert ours["etc"] == {"/etc/hosts": "b", "/etc/new": "n", "/etc/old": None}
-    theirs = {**BEGAN, "etc": {"/etc/hosts": "theirs of mine", "/etc/new": "n"}}
-    ours = back.added(ours, theirs, {**BEGAN, "etc": {"/etc/hosts": "c", "/etc/new": "m"}})
-    assert ours["etc"]["/etc/new"] == "m"
-    assert ours["etc"]["/etc/hosts"] not in ("b", "c", "theirs of mine")
+    our_changes = back.add_changes(
+        NOTHING, BEGAN, {**BEGAN, "etc": {"/etc/hosts": "b", "/etc/new": "n"}}
+    )
+    assert our_changes["etc"] == {"/etc/hosts": "b", "/etc/new": "n", "/etc/old": None}
+    state_between = {**BEGAN, "etc": {"/etc/hosts": "theirs of mine", "/etc/new": "n"}}
+    our_changes = back.add_changes(
+        our_changes, state_between, {**BEGAN, "etc": {"/etc/hosts": "c", "/etc/new": "m"}}
+    )
+    assert our_changes["etc"]["/etc/new"] == "m"
+    assert our_changes["etc"]["/etc/hosts"] not in ("b", "c", "theirs of mine")
 
 
 def test_an_account_that_others_made_meanwhile_survives_the_end_of_ours(back: ModuleType) -> None:
-    ours = back.added(
+    our_changes = back.add_changes(
         NOTHING, BEGAN, {**BEGAN, "accounts": {"passwd": ["root:0", "adm:1:redis", "redis:2"]}}
     )
-    lines = ours["accounts"]["passwd"]
+    lines = our_changes["accounts"]["passwd"]
     assert lines == {"added": ["adm:1:redis", "redis:2"], "removed": ["adm:1"]}
-    held = ["root:0", "adm:1:redis", "redis:2", "postgres:3"]
-    assert back.merged(held, lines) == ["root:0", "postgres:3", "adm:1"]
+    account_lines = ["root:0", "adm:1:redis", "redis:2", "postgres:3"]
+    assert back.merge_lines(account_lines, lines) == ["root:0", "postgres:3", "adm:1"]
     # The purge of our package removes its account itself.
-    before = {**BEGAN, "accounts": {"passwd": held}}
-    ours = back.added(ours, before, {**BEGAN, "accounts": {"passwd": ["root:0", "adm:1", held[3]]}})
-    assert ours["accounts"]["passwd"] == {"added": [], "removed": []}
-    assert back.merged(["root:0", "adm:1", "postgres:3"], ours["accounts"]["passwd"]) == [
-        *("root:0", "adm:1", "postgres:3")
-    ]
+    state_before = {**BEGAN, "accounts": {"passwd": account_lines}}
+    our_changes = back.add_changes(
+        our_changes,
+        state_before,
+        {**BEGAN, "accounts": {"passwd": ["root:0", "adm:1", account_lines[3]]}},
+    )
+    assert our_changes["accounts"]["passwd"] == {"added": [], "removed": []}
+    assert back.merge_lines(
+        ["root:0", "adm:1", "postgres:3"], our_changes["accounts"]["passwd"]
+    ) == [*("root:0", "adm:1", "postgres:3")]

@@ -22,8 +22,8 @@ from experiments.tests.started import free_port
 PAGES = ("agents/arbiter/README.md", "docs/arbiter.md")
 PORTS = re.compile(r"\b(8080|8081|8082|9300|6379|6380|6381)\b")
 _BETWEEN = "\x1e\n"
-# What goes before a block's commands. `ready` waits until the last one in the background listens at
-# so many places, or an arbiter has said where.
+# Precedes a block's commands. `ready` waits until the last program in the background listens at
+# that number of places, or until an arbiter prints its admin address.
 _PRELUDE = r"""
 listens() {
   for fd in /proc/$!/fd/*; do
@@ -54,26 +54,26 @@ class Block:
 
 def blocks() -> Iterator[Block]:
     """The fenced blocks without a language of the two pages, by the heading before them."""
-    part = "".join((ROOT / page).read_text() for page in PAGES)
-    for found in re.finditer(r"^```(\w*)\n(.*?)^```", part, flags=re.DOTALL | re.MULTILINE):
-        if found[1]:
+    text = "".join((ROOT / page).read_text() for page in PAGES)
+    for fence in re.finditer(r"^```(\w*)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+        if fence[1]:
             continue
-        titles = re.findall(r"^#+ (.+)$", part[: found.start()], flags=re.MULTILINE)
-        steps = re.split(r"^\$ ", found[2], flags=re.MULTILINE)[1:]
+        titles = re.findall(r"^#+ (.+)$", text[: fence.start()], flags=re.MULTILINE)
+        steps = re.split(r"^\$ ", fence[2], flags=re.MULTILINE)[1:]
         lines = [step.splitlines() for step in steps]
-        taken = tuple((words[0], tuple(words[1:])) for words in lines)
-        yield Block(titles[-1], taken)
+        commands = tuple((step_lines[0], tuple(step_lines[1:])) for step_lines in lines)
+        yield Block(titles[-1], commands)
 
 
 ALL = list(blocks())
 
 
 class Place:
-    """A folder with the examples' files, where nothing of the host is used."""
+    """A folder with the examples' files, whose ports and paths are free on this host."""
 
     def __init__(self, folder: Path) -> None:
-        fixed = PORTS.pattern.strip(r"\b()").split("|")
-        self._ports = {one: str(free_port()) for one in fixed}
+        documented_ports = PORTS.pattern.strip(r"\b()").split("|")
+        self._ports = {port: str(free_port()) for port in documented_ports}
         self.folder = folder
         (folder / "arbiter").mkdir()
         shutil.copytree(EXAMPLES, folder / "arbiter" / "examples")
@@ -92,16 +92,16 @@ class Place:
         for number, (command, _) in enumerate(block.steps):
             command = self.here(command)
             if command.endswith("&"):
-                # What it says in the background is looked at in the end.
-                said, places = f"said.{number}", _places(command)
-                command = f"exec {command.removesuffix('&')} > {said} 2>&1 & ready {places} {said}"
+                # Output of a command in the background is read at the end.
+                log, places = f"said.{number}", _places(command)
+                command = f"exec {command.removesuffix('&')} > {log} 2>&1 & ready {places} {log}"
             lines += [f"printf '{_BETWEEN[:-1]}\\n'", command]
         return "\n".join(lines) + "\n"
 
     def run(self, block: Block) -> list[str]:
         """The output of each command."""
         environment = os.environ | {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
-        done = subprocess.run(
+        process = subprocess.run(
             ["bash", "-c", self.script(block)],
             cwd=self.folder,
             env=environment,
@@ -109,16 +109,16 @@ class Place:
             text=True,
             timeout=120,
         )
-        printed = done.stdout.split(_BETWEEN)[1:]
-        assert len(printed) == len(block.steps), done.stdout
-        for number, path in enumerate(self.folder / f"said.{n}" for n in range(len(printed))):
+        outputs = process.stdout.split(_BETWEEN)[1:]
+        assert len(outputs) == len(block.steps), process.stdout
+        for number, path in enumerate(self.folder / f"said.{step}" for step in range(len(outputs))):
             if path.exists():
-                printed[number] += path.read_text()
-        return printed
+                outputs[number] += path.read_text()
+        return outputs
 
 
 def _places(command: str) -> int:
-    """At how many places its program listens; an arbiter says it."""
+    """Number of places where the command's program listens; `ready` reads an arbiter's log."""
     if command.startswith("arbiter "):
         return 1_000
     ports = command.partition("server.py ")[2].removesuffix("&").split()
@@ -133,17 +133,17 @@ def pattern_of(lines: tuple[str, ...]) -> str:
 def test_an_example_prints_what_is_beside_it(block: Block) -> None:
     with tempfile.TemporaryDirectory(prefix="arbiter") as folder:
         place = Place(Path(folder))
-        for (command, lines), printed in zip(block.steps, place.run(block), strict=True):
-            wanted = place.here(pattern_of(lines))
+        for (command, lines), output in zip(block.steps, place.run(block), strict=True):
+            pattern = place.here(pattern_of(lines))
             if command.endswith("&"):
-                assert re.search(wanted, printed), (command, printed)
+                assert re.search(pattern, output), (command, output)
             else:
-                assert re.fullmatch(wanted, printed.rstrip("\n")), (command, wanted, printed)
+                assert re.fullmatch(pattern, output.rstrip("\n")), (command, pattern, output)
 
 
 def test_every_feature_has_an_example_that_runs() -> None:
-    said = "\n".join(command for block in ALL for command, _ in block.steps)
-    words = ("tcp.toml", "redis.toml", "/metrics", "/health")
-    more = ("admin_tls", "health_check", "--cert")
-    missing = [word for word in (*words, *more) if word not in said]
+    commands = "\n".join(command for block in ALL for command, _ in block.steps)
+    features = ("tcp.toml", "redis.toml", "/metrics", "/health")
+    options = ("admin_tls", "health_check", "--cert")
+    missing = [word for word in (*features, *options) if word not in commands]
     assert not missing

@@ -1,4 +1,4 @@
-"""A load worker is any program: one by the contract alone, and those that do not keep to it."""
+"""Load workers that are other programs: one that keeps the contract, and some that break it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from experiments.paths import ROOT
 from experiments.record.records import REQUESTS
 from experiments.tests.load_fixture import (
     PLAN,
+    RECORD,
     alive,
     begun,
     children,
@@ -24,6 +25,7 @@ from experiments.tests.load_fixture import (
     waiting,
 )
 from experiments.tests.servers import serving
+from experiments.tests.started import executable
 
 PATHS = ["good", "chunked", "fails", "wrong_title", "reset"] * 10
 WORKERS = ROOT / "experiments" / "tests" / "workers"
@@ -32,19 +34,19 @@ WORKERS = ROOT / "experiments" / "tests" / "workers"
 def test_a_worker_of_another_s_hand_sends_the_block_with_the_same_outcomes(tmp_path: Path) -> None:
     with serving() as server:
         plan = make_plan(server.url, PATHS)
-        own, _ = run(tmp_path / "own", plan, worker="toy", design=WORKERS)
+        toy, _ = run(tmp_path / "own", plan, worker="toy", design=WORKERS)
         native, _ = run(tmp_path / "native", plan, worker="native")
         locust, _ = run(tmp_path / "locust", plan, worker="locust")
-    assert own.schema == REQUESTS
-    same = ["arm", "repeat", "pair", "phase", "index", "user", "name", "outcome"]
-    assert own.select(same).equals(native.select(same))
-    assert own.select(same).equals(locust.select(same))
+    assert toy.schema == REQUESTS
+    columns = ["arm", "repeat", "pair", "phase", "index", "user", "name", "outcome"]
+    assert toy.select(columns).equals(native.select(columns))
+    assert toy.select(columns).equals(locust.select(columns))
     assert native.select("status", "bytes").equals(locust.select("status", "bytes"))
-    assert (own["lag_ms"] >= 0).all()
+    assert (toy["lag_ms"] >= 0).all()
     assert sorted(server.requests) == sorted([f"/{path}" for path in PATHS] * 3)
 
 
-# What a worker does after its imports; `told` is the socket, `plan` and `records` are paths.
+# The start of each worker; `told` is the control socket, `plan` and `records` are paths.
 BEGIN = f"""#!{sys.executable}
 import json, os, signal, socket, subprocess, sys, time
 plan, records, number = sys.argv[2], sys.argv[4], int(sys.argv[6])
@@ -55,17 +57,10 @@ WRITES = "open(records, 'w').write"
 DONE = """told.send(b'{"state": "done", "launched": 1, "recorded": N}\\n')\n"""
 FOREVER = "signal.pause()\n"
 
-RECORD = {
-    "phase": "warm-up", "index": 0, "name": "good", "intended_s": 0.0, "sent_s": 0.0,
-    "done_s": 0.0, "latency_ms": 0.0, "lag_ms": 0.0, "outcome": "ok", "status": 200, "bytes": 1,
-}  # fmt: skip
-
 
 def program(directory: Path, body: str) -> dict[str, Any]:
-    """A worker that does as `body` says, as a generator takes it."""
-    path = directory / "worker"
-    path.write_text(BEGIN + body, encoding="utf-8")
-    path.chmod(0o755)
+    """Options of a generator whose worker runs `body`."""
+    executable(directory / "worker", BEGIN + body)
     return {"worker": "worker", "design": directory}
 
 
@@ -85,7 +80,7 @@ def program(directory: Path, body: str) -> dict[str, Any]:
 def test_a_worker_that_does_not_come_to_be_ready_is_ended_and_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, said: str
 ) -> None:
-    if said == "is ready":  # what another says may take as long as it likes
+    if said == "is ready":  # the other workers have the usual time
         monkeypatch.setattr(generator, "READY_TIMEOUT_S", 1.0)
     handle = waiting(tmp_path, PLAN, **program(tmp_path, body))
     with pytest.raises(MeasurementFailed) as failed:

@@ -25,9 +25,9 @@ pytestmark = [
 
 
 def example() -> str:
-    found = re.search(r"^```haproxy\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    assert found
-    return found[1]
+    fence = re.search(r"^```haproxy\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    assert fence
+    return fence[1]
 
 
 def certificate(folder: Path) -> Path:
@@ -35,15 +35,15 @@ def certificate(folder: Path) -> Path:
     key, cert = folder / "key.pem", folder / "cert.pem"
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"]
-    made = ["openssl", "req", "-x509", *curve, *names, "-keyout", str(key), "-out", str(cert)]
-    subprocess.run(made, check=True, capture_output=True)
-    both = folder / "web.pem"
-    both.write_text(cert.read_text() + key.read_text())
-    return both
+    command = ["openssl", "req", "-x509", *curve, *names, "-keyout", str(key), "-out", str(cert)]
+    subprocess.run(command, check=True, capture_output=True)
+    pem = folder / "web.pem"
+    pem.write_text(cert.read_text() + key.read_text())
+    return pem
 
 
 class Front:
-    """HAProxy and an arbiter, with ports of their own; the servers are started apart."""
+    """HAProxy and an arbiter, with ports of their own; the servers are started separately."""
 
     def __init__(self, folder: Path) -> None:
         edge, web, admin, *servers = (free_port() for _ in range(5))
@@ -56,8 +56,8 @@ class Front:
         text = text.replace("127.0.0.1:8080", f"127.0.0.1:{web}").replace("9300", str(admin))
         (folder / "haproxy.cfg").write_text(text)
         config = (EXAMPLES / "web.toml").read_text()
-        for fixed, own in zip((8080, 9300, 8081, 8082), (web, admin, *servers), strict=True):
-            config = config.replace(f"127.0.0.1:{fixed}", f"127.0.0.1:{own}")
+        for documented, port in zip((8080, 9300, 8081, 8082), (web, admin, *servers), strict=True):
+            config = config.replace(f"127.0.0.1:{documented}", f"127.0.0.1:{port}")
         (folder / "web.toml").write_text(config)
 
     @contextmanager
@@ -76,19 +76,19 @@ class Front:
             yield
 
     def ask(self, *more: str, path: str = "/page") -> str:
-        """Output of curl for a request by TLS."""
-        trusted = ["--cacert", str(self._folder / "cert.pem"), "-s", "--max-time", "60"]
+        """Output of curl for a request over TLS."""
+        options = ["--cacert", str(self._folder / "cert.pem"), "-s", "--max-time", "60"]
         url = f"https://localhost:{self._edge}{path}"
-        command = ["curl", *trusted, *more, url]
+        command = ["curl", *options, *more, url]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def test_a_client_of_http_2_by_tls_is_answered_through_the_arbiter(tmp_path: Path) -> None:
     front = Front(tmp_path)
     with front.servers(), front.proxies():
-        for version, said in (("--http2", "HTTP/2 200"), ("--http1.1", "HTTP/1.1 200")):
+        for version, status_line in (("--http2", "HTTP/2 200"), ("--http1.1", "HTTP/1.1 200")):
             reply = front.ask(version, "-i")
-            assert reply.startswith(said)
+            assert reply.startswith(status_line)
             assert "x-sparecraft-server: web-" in reply
             assert "/page by " in reply
 
@@ -102,9 +102,9 @@ def test_who_asks_too_much_is_told_and_the_servers_health_is_the_edge_s(tmp_path
         assert set(codes) == {"200", "429"}
         assert codes[-1] == "429"
         # Another client, which stays below the limit.
-        other = ("--interface", "127.0.0.2", *status)
-        while front.ask(*other) != "503\n":
+        other_client = ("--interface", "127.0.0.2", *status)
+        while front.ask(*other_client) != "503\n":
             time.sleep(0.5)
         with front.servers():
-            while front.ask(*other) != "200\n":
+            while front.ask(*other_client) != "200\n":
                 time.sleep(0.5)

@@ -9,13 +9,14 @@ import pytest
 from experiments.load.client import ByteClient
 from experiments.load.protocols.memcached import MemcachedClient
 from experiments.load.protocols.redis import RedisClient
-from experiments.tests.stores import MEMCACHED, MEMCACHED_DIALOGUE, REDIS, REDIS_DIALOGUE, started
-
-
-def client(kind: type[ByteClient], port: int = 0) -> ByteClient:
-    return kind(
-        ("127.0.0.1", port), connect_timeout_s=30.0, response_timeout_s=30.0, clock=time.monotonic
-    )
+from experiments.tests.stores import (
+    MEMCACHED,
+    MEMCACHED_DIALOGUE,
+    REDIS,
+    REDIS_DIALOGUE,
+    client,
+    started,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,9 +29,9 @@ def test_a_server_s_answers_have_their_outcome_and_size(
     dialogue: list[tuple[str, str, str, int | None]],
 ) -> None:
     with started(*server) as port:
-        one = client(kind, port)
-        for command, wanted, outcome, size in dialogue:
-            answer = one.fetch(one.request(command), wanted.encode(), time.monotonic())
+        connection = client(kind, port)
+        for command, check, outcome, size in dialogue:
+            answer = connection.fetch(connection.request(command), check.encode(), time.monotonic())
             assert answer.outcome == outcome, command
             assert size in (None, answer.bytes), command
-        one.close()
+        connection.close()

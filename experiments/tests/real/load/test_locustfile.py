@@ -15,18 +15,27 @@ from core.errors import MeasurementFailed
 from experiments.load.plan import PlanTarget
 from experiments.load.tls import plan_tls
 from experiments.tests.certificates import Authority
-from experiments.tests.load_fixture import LEAD_S, begun, ended, follow, run, waiting
+from experiments.tests.load_fixture import (
+    LEAD_S,
+    PATIENT_S,
+    RESPONSE_S,
+    begun,
+    ended,
+    follow,
+    run,
+    waiting,
+)
 from experiments.tests.locust_fixture import ORDINARY, answering, file_plan, one_user
 from experiments.tests.rest_shop import rest_shop
 
 WEIGHTS = {"Shopper": 2.0, "Browser": 1.0, "Quick": 1.0}
 
 
-def tasks_of(handle_workers: list[dict[str, Any]]) -> dict[str, Any]:
-    (worker,) = handle_workers
-    found = worker["tasks"]
-    assert isinstance(found, dict)
-    return found
+def tasks_of(workers: list[dict[str, Any]]) -> dict[str, Any]:
+    (worker,) = workers
+    tasks = worker["tasks"]
+    assert isinstance(tasks, dict)
+    return tasks
 
 
 def test_an_ordinary_file_runs_unchanged(tmp_path: Path) -> None:
@@ -37,11 +46,11 @@ def test_an_ordinary_file_runs_unchanged(tmp_path: Path) -> None:
         t0_s = time.monotonic()
         handle = waiting(tmp_path, plan, t0_s)
         handle.wait_ready()
-        before = Counter(server.paths())
-        assert before == {"/login": 6, "/browsing/started": 3}, "on_start, before any arrival"
+        early_paths = Counter(server.paths())
+        assert early_paths == {"/login": 6, "/browsing/started": 3}, "on_start, before any arrival"
         handle.go(time.monotonic() - t0_s + LEAD_S)
         records, status = ended(handle)
-        asked = server.asked
+        requests = server.asked
     assert status.state == "done", status
     outcomes = {
         (name, outcome) for name, outcome in records.select("name", "outcome").unique().rows()
@@ -53,21 +62,23 @@ def test_an_ordinary_file_runs_unchanged(tmp_path: Path) -> None:
     }  # fmt: skip
     assert set(records["index"]) == set(range(60)), "each arrival has begun a task"
     order = ["/first", "/second", "/third"]
-    for number in map(str, range(6)):  # each has its own session, and its place in the steps
-        own = [path.removesuffix(f"/{number}") for _, path, user in asked if user == number]
-        steps = [path for path in own if path in order]
+    for number in map(str, range(6)):  # each user has its own session and position in the steps
+        user_paths = [
+            path.removesuffix(f"/{number}") for _, path, user in requests if user == number
+        ]
+        steps = [path for path in user_paths if path in order]
         assert len(steps) >= 3
         assert steps == [order[index % 3] for index in range(len(steps))]
-    paths = Counter(path for _, path, _ in asked)
+    paths = Counter(path for _, path, _ in requests)
     assert paths["/logout"] == 6
     assert records.filter(pl.col("name") == "own work")["bytes"].unique().to_list() == [7]
-    late = records.filter(pl.col("latency_ms") < pl.col("lag_ms"))
-    assert late.height == 0, "the lateness of its arrival is part of each latency"
-    told = tasks_of(handle.workers)
-    assert {key: told[key] for key in ("users", "not_started", "raised", "timed_out")} == {
+    too_short = records.filter(pl.col("latency_ms") < pl.col("lag_ms"))
+    assert too_short.height == 0, "the lateness of its arrival is part of each latency"
+    tasks = tasks_of(handle.workers)
+    assert {key: tasks[key] for key in ("users", "not_started", "raised", "timed_out")} == {
         "users": 12, "not_started": 0, "raised": 0, "timed_out": 0,
     }  # fmt: skip
-    assert told["outside"] >= 9, "the requests of on_start"
+    assert tasks["outside"] >= 9, "the requests of on_start"
 
 
 def test_a_task_of_several_requests_has_a_record_for_each(tmp_path: Path) -> None:
@@ -137,27 +148,25 @@ def test_users_that_do_not_come_to_their_tasks_are_told_before_the_block(
 
 def test_a_task_beyond_its_time_out_is_ended_and_counts_as_a_time_out(tmp_path: Path) -> None:
     body = (
-        "    def on_start(self):\n        self.client.get('/hello')\n\n"
-        "    @task\n    def one(self):\n        self.client.get('/good')\n"
-        "        time.sleep(500)\n"
+        "    @task\n    def one(self):\n        self.client.get('/good')\n        time.sleep(500)\n"
     )
     with answering() as server:
         plan = one_user(
-            tmp_path / "locustfile.py", server.url, body, count=4, users=4, task_timeout_s=2.0
+            tmp_path / "locustfile.py", server.url, body, count=4, users=4, task_timeout_s=5.0
         )
         handle = begun(tmp_path, plan)
         records, status = ended(handle)
-        paths = Counter(server.paths())
     assert status.state == "done", status
     assert Counter(records["outcome"]) == {"ok": 4, "time_out": 4}
-    assert tasks_of(handle.workers)["timed_out"] == 4
-    assert paths["/hello"] > 4, "another user has taken the place of each"
+    tasks = tasks_of(handle.workers)
+    assert (tasks["timed_out"], tasks["replaced"]) == (4, 4)
 
 
 def test_a_request_beyond_the_load_s_limits_is_a_time_out_at_them(tmp_path: Path) -> None:
     body = "    @task\n    def one(self):\n        self.client.get('/never')\n"
     with answering() as server:
-        plan = one_user(tmp_path / "locustfile.py", server.url, body, count=3)
+        file = tmp_path / "locustfile.py"
+        plan = one_user(file, server.url, body, count=3, response_s=RESPONSE_S)
         records, status = run(tmp_path, plan)
     assert status.state == "done", status
     assert records["outcome"].to_list() == ["time_out"] * 3
@@ -167,13 +176,14 @@ def test_a_request_beyond_the_load_s_limits_is_a_time_out_at_them(tmp_path: Path
 
 def test_an_arrival_without_a_free_user_is_not_started(tmp_path: Path) -> None:
     body = (
-        "    @task\n    def one(self):\n        self.client.get('/good')\n        time.sleep(3)\n"
+        "    @task\n    def one(self):\n        self.client.get('/good')\n        time.sleep(500)\n"
     )
     with answering() as server:
         plan = one_user(tmp_path / "locustfile.py", server.url, body, count=10, users=2)
         handle = begun(tmp_path, plan)
-        records, status = ended(handle)
-    assert status.state == "done", status
+        follow(handle, lambda status: status.recorded == 10)
+        handle.stop(PATIENT_S)
+    records = handle.records()
     assert Counter(records["outcome"]) == {"ok": 2, "dropped": 8}
     assert records.filter(pl.col("outcome") == "dropped")["name"].unique().to_list() == ["One"]
     assert tasks_of(handle.workers)["not_started"] == 8
@@ -194,8 +204,8 @@ def test_requests_outside_tasks_are_counted_and_not_recorded(tmp_path: Path) -> 
         paths = Counter(server.paths())
     assert status.state == "done", status
     assert paths["/background"] > 0
-    mine = records.filter(pl.col("name") == "GET mine").height
-    assert tasks_of(handle.workers)["outside"] + mine <= paths["/mine"]
+    recorded = records.filter(pl.col("name") == "GET mine").height
+    assert tasks_of(handle.workers)["outside"] + recorded <= paths["/mine"]
     assert records.filter(pl.col("name") == "GET /good").height == 20
 
 
@@ -205,7 +215,7 @@ def test_a_worker_that_is_told_to_end_keeps_what_it_has_measured(tmp_path: Path)
         plan = one_user(tmp_path / "locustfile.py", server.url, body, count=3000)
         handle = begun(tmp_path, plan)
         follow(handle, lambda status: status.recorded > 5)
-        handle.stop()
+        handle.stop(PATIENT_S)
         status = handle.poll()
     assert status.state == "stopped", status
     assert handle.records().height > 5
@@ -252,19 +262,21 @@ class Fast(FastHttpUser):
 def test_certificates_are_checked_as_the_load_says_and_not_as_the_file(
     tmp_path: Path, name: str, trusted: bool, insecure: bool, outcome: str
 ) -> None:
-    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+    authority, other_authority = Authority(tmp_path), Authority(tmp_path, "other")
     path = tmp_path / "locustfile.py"
     path.write_text(BOTH)
     with rest_shop(authority.server(name)) as shop:
         port = shop.url.rstrip("/").rpartition(":")[2]
-        plan = file_plan(path, shop.url, {"Slow": 1.0, "Fast": 1.0}, count=20)
-        ca = None if insecure else (authority if trusted else other).file
+        plan = file_plan(path, shop.url, {"Slow": 1.0, "Fast": 1.0}, count=20, users=20)
+        patient = {"connect_timeout_s": 30.0, "response_timeout_s": 30.0}  # for a busy host
+        ca = None if insecure else (authority if trusted else other_authority).file
         tls = plan_tls("shop.test", ca, insecure)
         target = PlanTarget("127.0.0.1", f"shop.test:{port}")
-        records, status = run(tmp_path, replace(plan, tls=tls, target=target))
+        plan = replace(plan, load=plan.load.model_copy(update=patient), tls=tls, target=target)
+        records, status = run(tmp_path, plan)
     assert status.state == "done", status
     assert Counter(records["outcome"]) == {outcome: 20}
-    assert {one.headers["Host"] for one in shop.asked} <= {f"shop.test:{port}"}
+    assert {request.headers["Host"] for request in shop.asked} <= {f"shop.test:{port}"}
 
 
 def test_users_may_wait_in_on_start_until_all_are_there(tmp_path: Path) -> None:

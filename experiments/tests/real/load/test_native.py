@@ -1,4 +1,4 @@
-"""The native worker against real servers of each protocol, and what it does not take."""
+"""The native worker against real servers of each protocol, and plans that it refuses."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_a_server_s_answers_have_their_outcome_and_size(
 
 
 def test_who_is_not_let_in_is_told_by_the_outcome(tmp_path: Path, entries: dict[str, str]) -> None:
-    wrong = entries["mysql"].replace("wiki-read", "guessed")
-    records, _ = run(tmp_path, plan_of(wrong, MYSQL_DIALOGUE[:2]))
+    entry = entries["mysql"].replace("wiki-read", "guessed")
+    records, _ = run(tmp_path, plan_of(entry, MYSQL_DIALOGUE[:2]))
     assert records["outcome"].to_list() == ["bad_status"] * 2
 
 
@@ -108,5 +108,5 @@ def test_a_plan_that_cannot_be_asked_never_begins(
 
 def test_the_committed_protocols_are_those_that_it_speaks() -> None:
     (program,) = worker_command(DEFAULT, Path())
-    done = subprocess.run([program, "--protocols"], capture_output=True, check=True)
-    assert tuple(json.loads(done.stdout)["protocols"]) == SPOKEN
+    process = subprocess.run([program, "--protocols"], capture_output=True, check=True)
+    assert tuple(json.loads(process.stdout)["protocols"]) == SPOKEN

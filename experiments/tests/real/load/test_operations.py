@@ -8,11 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from experiments.design.experiment import OPERATIONS
-from experiments.design.schedule import Block
-from experiments.load.plan import LoadPlan, plan_block
+from experiments.load.plan import LoadPlan
 from experiments.tests.load_fixture import run
-from experiments.tests.operations_fixture import read
+from experiments.tests.operations_fixture import USERS, planned, read
 from experiments.tests.rest_shop import rest_shop
 
 of_each_worker = pytest.mark.parametrize("worker", ["native", "locust"])
@@ -65,15 +63,8 @@ checks = [{ text = "y" }]
 """
 
 
-def planned(directory: Path, url: str, *tables: str, keep_alive: bool = True) -> LoadPlan:
-    """A block of 3 s, 20 requests a second."""
-    found = read(directory, *tables, keys='parameters = "users.csv"\n')
-    said = {"arrivals": "constant", "keep_alive": keep_alive}
-    load = found.experiment.load.at(20.0).model_copy(update=said)
-    phases = found.experiment.phases.model_copy(update={"warm_up": 1.0, "measure": 2.0})
-    asked = found.experiment.model_copy(update={"load": load, "phases": phases, "faults": ()})
-    block = Block(0, 0, "baseline", seed=7)
-    return plan_block({"web": (url,)}, asked, block, found.workloads[OPERATIONS])
+def plan_of(directory: Path, url: str, tables: str, keep_alive: bool = True) -> LoadPlan:
+    return planned(read(directory, tables, keys=USERS), url, 1.0, 2.0, keep_alive=keep_alive)
 
 
 @of_each_worker
@@ -82,11 +73,11 @@ def test_connections_are_used_again_unless_the_load_says_no(
     tmp_path: Path, worker: str, keep_alive: bool
 ) -> None:
     with rest_shop() as shop:
-        plan = planned(tmp_path, shop.url, ALONE, keep_alive=keep_alive)
+        plan = plan_of(tmp_path, shop.url, ALONE, keep_alive=keep_alive)
         records, status = run(tmp_path, plan, worker=worker)
     assert status.state == "done", status
     assert len(shop.asked) == records.height
-    closing = [one.headers.get("Connection") == "close" for one in shop.asked]
+    closing = [request.headers.get("Connection") == "close" for request in shop.asked]
     if keep_alive:
         assert shop.connections < records.height
         assert not any(closing)
@@ -104,7 +95,7 @@ def test_each_operation_is_asked_as_it_says_and_judged_by_its_checks(
     tmp_path: Path, worker: str
 ) -> None:
     with rest_shop() as shop:
-        plan = planned(tmp_path / "design", shop.url, ALONE)
+        plan = plan_of(tmp_path / "design", shop.url, ALONE)
         records, status = run(tmp_path, plan, worker=worker)
     assert status.state == "done"
     assert set(outcomes(records)) == {
@@ -114,28 +105,40 @@ def test_each_operation_is_asked_as_it_says_and_judged_by_its_checks(
         ("gone", "bad_status"),
         ("wrong", "bad_content"),
     }
-    by_name = {one["name"]: one for one in records.iter_rows(named=True)}
-    assert (by_name["gone"]["status"], by_name["gone"]["reason"]) == (404, "status 404")
-    assert (by_name["wrong"]["status"], by_name["wrong"]["reason"]) == (200, "check 1")
-    assert (by_name["echo"]["bytes"], by_name["head"]["bytes"]) == (9, 0)
-    assert {one.body for one in shop.asked if one.method == "PUT"} == {b"hello ann", b"hello bob"}
+    records_by_name = {record["name"]: record for record in records.iter_rows(named=True)}
+    assert (records_by_name["gone"]["status"], records_by_name["gone"]["reason"]) == (
+        404,
+        "status 404",
+    )
+    assert (records_by_name["wrong"]["status"], records_by_name["wrong"]["reason"]) == (
+        200,
+        "check 1",
+    )
+    assert (records_by_name["echo"]["bytes"], records_by_name["head"]["bytes"]) == (9, 0)
+    assert {request.body for request in shop.asked if request.method == "PUT"} == {
+        b"hello ann",
+        b"hello bob",
+    }
 
 
 @of_each_worker
 def test_a_session_keeps_its_token_and_its_cookie(tmp_path: Path, worker: str) -> None:
     with rest_shop() as shop:
-        plan = planned(tmp_path / "design", shop.url, LOG_IN)
+        plan = plan_of(tmp_path / "design", shop.url, LOG_IN)
         records, status = run(tmp_path, plan, worker=worker)
     assert status.state == "done"
     assert records.height == len(plan.offsets_s)
     assert set(outcomes(records)) == {("log in", "ok"), ("buy", "ok")}
     assert records["session"].unique().to_list() == ["shopper"]
     for _, steps in records.group_by("session_number"):
-        in_order = steps.sort("index")
-        assert in_order["name"].to_list() == ["log in", "buy", "buy"][: steps.height]
-        done_s, begun_s = in_order["done_s"].to_list(), in_order["intended_s"].to_list()
-        for before, after, think_s in zip(done_s, begun_s[1:], (0.02, 0.0), strict=False):
-            assert after - before == pytest.approx(think_s, abs=1e-5)
+        session_records = steps.sort("index")
+        assert session_records["name"].to_list() == ["log in", "buy", "buy"][: steps.height]
+        done_s, begun_s = (
+            session_records["done_s"].to_list(),
+            session_records["intended_s"].to_list(),
+        )
+        for end_s, begin_s, think_s in zip(done_s, begun_s[1:], (0.02, 0.0), strict=False):
+            assert begin_s - end_s == pytest.approx(think_s, abs=1e-5)
     assert (records["lag_ms"] >= 0).all()
     assert (records["latency_ms"] > 0).all()
 
@@ -146,14 +149,14 @@ def test_a_token_that_never_comes_fails_its_step_by_name_and_the_rest_is_not_rea
 ) -> None:
     with rest_shop() as shop:
         shop.gives_tokens = False
-        plan = planned(tmp_path / "design", shop.url, LOG_IN)
+        plan = plan_of(tmp_path / "design", shop.url, LOG_IN)
         records, status = run(tmp_path, plan, worker=worker)
     assert status.state == "done"
     assert records.height == len(plan.offsets_s)
     assert set(outcomes(records)) == {("log in", "bad_content"), ("buy", "unreached")}
     log_in = records.filter(pl.col("name") == "log in")
     assert log_in["reason"].unique().to_list() == ["no token"]
-    rest = records.filter(pl.col("name") == "buy")
+    unreached = records.filter(pl.col("name") == "buy")
     for column in ("sent_s", "done_s", "latency_ms", "lag_ms"):
-        assert rest[column].null_count() == rest.height
-    assert {one.path for one in shop.asked} == {"/login"}
+        assert unreached[column].null_count() == unreached.height
+    assert {request.path for request in shop.asked} == {"/login"}

@@ -10,14 +10,11 @@ import polars as pl
 import pytest
 
 from core.errors import EnvironmentMissing, InputError
-from experiments.design.experiment import OPERATIONS
-from experiments.design.schedule import Block
 from experiments.design.target import Target
-from experiments.load.plan import plan_block
 from experiments.load.tls import PlanTls, check_answers, plan_tls
 from experiments.tests.certificates import Authority
 from experiments.tests.load_fixture import run
-from experiments.tests.operations_fixture import LOG_IN, read
+from experiments.tests.operations_fixture import LOG_IN, USERS, planned, read
 from experiments.tests.rest_shop import Shop, rest_shop
 
 of_each_worker = pytest.mark.parametrize("worker", ["native", "locust"])
@@ -43,18 +40,11 @@ def target_of(shop: Shop, name: str = "shop.test") -> Target:
 
 
 def asked(directory: Path, shop: Shop, tls: PlanTls, worker: str) -> pl.DataFrame:
-    """The records of 2 s, 20 requests a second."""
+    """The records of 2 s with 20 requests a second."""
     directory.mkdir(exist_ok=True)
     (directory / "big.txt").write_bytes(b"x" * 200_000)
-    found = read(directory, LOG_IN, BIG, keys='parameters = "users.csv"\n')
-    long = {"connect_timeout_s": 60.0, "response_timeout_s": 60.0}  # that no test waits for
-    load = found.experiment.load.at(20.0).model_copy(update={"arrivals": "constant", **long})
-    phases = found.experiment.phases.model_copy(update={"warm_up": 0.5, "measure": 1.5})
-    experiment = found.experiment.model_copy(update={"load": load, "phases": phases, "faults": ()})
-    target = target_of(shop)
-    block = Block(0, 0, "baseline", seed=7)
-    workload = found.workloads[OPERATIONS]
-    plan = plan_block({"web": (target.entry,)}, experiment, block, workload, target)
+    shop_design, target = read(directory, LOG_IN, BIG, keys=USERS), target_of(shop)
+    plan = planned(shop_design, target.entry, 0.5, 1.5, target)
     records, status = run(directory / "load", replace(plan, tls=tls), worker=worker)
     assert status.state == "done", status
     return records
@@ -66,7 +56,7 @@ def test_a_trusted_server_is_asked_by_its_name(
 ) -> None:
     with rest_shop(authority.server("DNS:shop.test")) as shop:
         records = asked(tmp_path, shop, plan_tls("shop.test", authority.file, False), worker)
-        hosts = {one.headers["Host"] for one in shop.asked}
+        hosts = {request.headers["Host"] for request in shop.asked}
     assert Counter(records["outcome"]) == {"ok": records.height}
     assert set(records["name"]) == {"log in", "big"}
     assert hosts == {target_of(shop).authority}
@@ -83,8 +73,8 @@ def test_a_trusted_server_is_asked_by_its_name(
 def test_a_server_with_a_wrong_certificate_is_told_nothing(
     tmp_path: Path, authority: Authority, worker: str, name: str, trusted: bool, reason: str
 ) -> None:
-    other = Authority(tmp_path, "other")
-    tls = plan_tls("shop.test", (authority if trusted else other).file, False)
+    other_authority = Authority(tmp_path, "other")
+    tls = plan_tls("shop.test", (authority if trusted else other_authority).file, False)
     with rest_shop(authority.server(name)) as shop:
         records = asked(tmp_path / "design", shop, tls, worker)
         assert shop.asked == []
@@ -104,19 +94,19 @@ def test_an_insecure_plan_takes_any_certificate(
 def test_a_wrong_certificate_is_found_before_anything_is_made(
     tmp_path: Path, authority: Authority
 ) -> None:
-    trusted = plan_tls("shop.test", authority.file, False)
+    trusted_tls = plan_tls("shop.test", authority.file, False)
     with rest_shop(authority.server("DNS:shop.test")) as shop:
-        check_answers(target_of(shop), trusted, 5.0)
-        check_answers(target_of(shop), plan_tls("any", None, True), 5.0)
-        other = plan_tls("shop.test", Authority(tmp_path, "other").file, False)
-        with pytest.raises(InputError) as found:
-            check_answers(target_of(shop), other, 5.0)
-        assert "certificate: not trusted" in found.value.got
-        with pytest.raises(InputError) as found:
-            check_answers(target_of(shop), plan_tls("else.test", authority.file, False), 5.0)
-        assert "certificate: of another name" in found.value.got
+        check_answers(target_of(shop), trusted_tls, 60.0)
+        check_answers(target_of(shop), plan_tls("any", None, True), 60.0)
+        untrusted_tls = plan_tls("shop.test", Authority(tmp_path, "other").file, False)
+        with pytest.raises(InputError) as caught:
+            check_answers(target_of(shop), untrusted_tls, 60.0)
+        assert "certificate: not trusted" in caught.value.got
+        with pytest.raises(InputError) as caught:
+            check_answers(target_of(shop), plan_tls("else.test", authority.file, False), 60.0)
+        assert "certificate: of another name" in caught.value.got
     with pytest.raises(EnvironmentMissing):
-        check_answers(target_of(shop), trusted, 5.0)
+        check_answers(target_of(shop), trusted_tls, 60.0)
 
 
 def test_a_service_without_tls_does_not_answer_https(authority: Authority) -> None:
@@ -127,6 +117,6 @@ def test_a_service_without_tls_does_not_answer_https(authority: Authority) -> No
 def test_a_file_of_no_certificates_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("no certificate")
     for file in (tmp_path / "ca.pem", tmp_path / "none.pem"):
-        with pytest.raises(InputError) as found:
+        with pytest.raises(InputError) as caught:
             plan_tls("shop.test", file, False)
-        assert str(file) in found.value.place
+        assert str(file) in caught.value.place

@@ -19,6 +19,8 @@ from experiments.record.records import REQUESTS
 from experiments.tests.load_fixture import (
     EXPECTED,
     LONG_S,
+    PATIENT_S,
+    RESPONSE_S,
     alive,
     begun,
     children,
@@ -31,8 +33,8 @@ from experiments.tests.load_fixture import (
 from experiments.tests.servers import serving
 from experiments.tests.started import LIMIT_S, free_port, until
 
-LOCUST = {1: 1, 2: 3, 3: 4}  # processes of so many workers: a master beside several
-NATIVE = {1: 1, 2: 1, 3: 1}  # threads of one
+LOCUST = {1: 1, 2: 3, 3: 4}  # processes by number of workers: several have a master
+NATIVE = {1: 1, 2: 1, 3: 1}  # one process with threads
 PROCESSES = {"native": NATIVE, "locust": LOCUST}
 of_both = pytest.mark.parametrize("kind", list(PROCESSES))
 WORKER = [sys.executable, "-m", "experiments.load.workers.locust.worker"]
@@ -45,32 +47,32 @@ def test_every_misbehaviour_of_a_server_has_its_outcome_from_one_worker_and_from
 ) -> None:
     paths = list(EXPECTED) * 6
     with serving() as server:
-        plan = make_plan(server.url, paths)
+        plan = make_plan(server.url, paths, response_s=RESPONSE_S)
         handle = begun(tmp_path, shared(plan, workers), worker=kind)
         pids = [handle.pid, *children(handle.pid)]
         records, status = ended(handle)
-        asked = sorted(server.requests)
+        requests = sorted(server.requests)
         connections = server.connections
     assert (status.state, status.recorded, status.unfinished) == ("done", len(paths), 0)
     assert records.schema == REQUESTS
     assert records["index"].to_list() == list(range(len(paths)))
     assert records["name"].to_list() == paths
-    came = records.select("outcome", "status").rows()
-    assert came == [EXPECTED[path] for path in paths]
-    assert asked == sorted(f"/{path}" for path in paths), "each was sent, and none twice"
+    rows = records.select("outcome", "status").rows()
+    assert rows == [EXPECTED[path] for path in paths]
+    assert requests == sorted(f"/{path}" for path in paths), "each was sent, and none twice"
     assert connections < len(paths), "they were kept where they could be"
-    same = records.select("arm", "repeat", "pair").unique().rows()
-    assert same == [("baseline", 3, 1)]
+    blocks = records.select("arm", "repeat", "pair").unique().rows()
+    assert blocks == [("baseline", 3, 1)]
     assert records["phase"].to_list() == [plan.phase_at(offset) for offset in plan.offsets_s]
     start_s = records["intended_s"][0]
     assert (records["intended_s"] - start_s).to_list() == pytest.approx(plan.offsets_s, abs=1e-5)
-    for figure, end in (("latency_ms", "done_s"), ("lag_ms", "sent_s")):
-        took_ms = (records[end] - records["intended_s"]) * 1e3
-        assert records[figure].to_list() == pytest.approx(took_ms.to_list(), abs=0.01)
+    for duration, end_column in (("latency_ms", "done_s"), ("lag_ms", "sent_s")):
+        took_ms = (records[end_column] - records["intended_s"]) * 1e3
+        assert records[duration].to_list() == pytest.approx(took_ms.to_list(), abs=0.01)
     assert set(records.filter(name="good")["bytes"]) == {5033}
     share = len(paths) // workers
-    done = [(worker["planned"], worker["recorded"]) for worker in handle.workers]
-    assert done == [(share, share)] * workers
+    counts = [(worker["planned"], worker["recorded"]) for worker in handle.workers]
+    assert counts == [(share, share)] * workers
     assert all(0 < worker["cpu_share"] <= worker["cpu_share_max"] for worker in handle.workers)
     offset_s = None if len(pids) == 1 else 0.0  # one kernel
     assert {worker["clock_offset_s"] for worker in handle.workers} == {offset_s}
@@ -95,11 +97,11 @@ def test_what_a_killed_worker_had_to_send_is_lost_and_the_measurement_fails(tmp_
     )
     assert records.filter(pl.col("index") % 3 != number)["outcome"].unique().to_list() == ["ok"]
     assert "lost" in saturation(records, handle.workers).limits
-    kept = {"load": {"blocks": [{"repeat": 3, "workers": handle.workers}]}}
-    reasons = generator_reasons(generator_blocks(records, kept))
-    counted = [frame.filter(pl.col("phase") != "warm-up").height for frame in (lost, records)]
-    said = f"{counted[0]} of {counted[1]} requests were lost with load worker {number}"
-    assert f"block 4, baseline: {said}" in reasons
+    result = {"load": {"blocks": [{"repeat": 3, "workers": handle.workers}]}}
+    reasons = generator_reasons(generator_blocks(records, result))
+    heights = [frame.filter(pl.col("phase") != "warm-up").height for frame in (lost, records)]
+    sentence = f"{heights[0]} of {heights[1]} requests were lost with load worker {number}"
+    assert f"block 4, baseline: {sentence}" in reasons
 
 
 def test_workers_that_never_connect_end_it_in_time_with_how_many_came(tmp_path: Path) -> None:
@@ -137,7 +139,7 @@ def test_a_stop_or_a_kill_leaves_no_process_and_keeps_what_was_measured(
         if killed:
             os.kill(handle.pid, signal.SIGKILL)
             follow(handle, lambda status: status.state == "failed")
-        handle.stop()
+        handle.stop(PATIENT_S)
     status = handle.poll()
     assert status.state == ("failed" if killed else "stopped")
     assert handle.records().height == status.recorded
@@ -168,11 +170,11 @@ def test_all_processes_end_when_the_runner_is_killed(
             assert runner.stdout is not None
             pids = [int(pid) for pid in runner.stdout.readline().split()]
             runner.kill()
-        stay = alive(pids)
-    for pid in stay:
+        survivors = alive(pids)
+    for pid in survivors:
         os.kill(pid, signal.SIGKILL)
     assert len(pids) == PROCESSES[kind][workers]
-    assert stay == []
+    assert survivors == []
 
 
 @of_both
@@ -184,7 +186,7 @@ def test_a_stop_before_the_start_ends_it_at_once_with_nothing_sent(
         handle = waiting(tmp_path, plan, worker=kind)
         handle.wait_ready()
         pids = [handle.pid, *children(handle.pid)]
-        handle.stop()
+        handle.stop(PATIENT_S)
         assert server.requests == []
     assert handle.poll().state == "stopped", "it said its last word"
     assert alive(pids) == []
@@ -192,20 +194,22 @@ def test_a_stop_before_the_start_ends_it_at_once_with_nothing_sent(
 
 def test_a_worker_without_a_master_ends_in_time_and_says_where_it_looked() -> None:
     port = free_port()
-    done = subprocess.run(
+    process = subprocess.run(
         [*WORKER, "--master", "127.0.0.1",
          "--port", str(port), "--connect-timeout", "1"],
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
-    assert done.returncode == 3, done.stderr
-    assert f"expected a Locust master at 127.0.0.1:{port} within 1 s (got no answer)" in done.stderr
+    assert process.returncode == 3, process.stderr
+    assert (
+        f"expected a Locust master at 127.0.0.1:{port} within 1 s (got no answer)" in process.stderr
+    )
 
 
 AHEAD_S = 1000
 
 
 def _other_clock() -> list[str]:
-    """A command's prefix: a clock of its own, as another machine's."""
+    """A command's prefix that gives it another clock, as on another machine."""
     return ["unshare", "--time", "--monotonic", str(AHEAD_S)]
 
 
@@ -229,7 +233,7 @@ def test_workers_with_another_clock_begin_at_the_same_instant(tmp_path: Path) ->
             worker.kill()
     assert (status.state, codes) == ("done", [0, 0])
     assert records["outcome"].unique().to_list() == ["ok"]
-    offsets = sorted((w["clock_offset_s"], w["clock_uncertainty_s"]) for w in handle.workers)
+    offsets = sorted((row["clock_offset_s"], row["clock_uncertainty_s"]) for row in handle.workers)
     assert offsets[0] == (0.0, 0.0)
     ahead_s, uncertainty_s = offsets[1]
     assert 0 < uncertainty_s < AHEAD_S / 10

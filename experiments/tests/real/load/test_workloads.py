@@ -1,4 +1,4 @@
-"""Workloads: where they are found, what a broken one says, and a client of a workload's own."""
+"""Workloads: where they are found, the error of a broken one, and a workload's own client."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from core.errors import MeasurementFailed
 from experiments.load.plan import ClientClass
 from experiments.tests.load_fixture import (
+    CONNECT_S,
     EXPECTED,
     RESPONSE_S,
     begun,
@@ -18,15 +19,9 @@ from experiments.tests.load_fixture import (
     run,
     shared,
     waiting,
+    written,
 )
 from experiments.tests.servers import deaf, refusing, serving
-
-
-def written(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
-
 
 CLIENT = """
 import http.client
@@ -53,8 +48,10 @@ class OwnClient(SessionClient):
         session.close()
 """
 
-# What the client above tells apart as ours does.
-OUTCOMES = {path: said for path, (said, _) in EXPECTED.items() if path not in ("leave", "garbage")}
+# The outcomes that the client above distinguishes as our clients do.
+OUTCOMES = {
+    path: outcome for path, (outcome, _) in EXPECTED.items() if path not in ("leave", "garbage")
+}
 
 
 def test_a_client_of_a_workload_s_own_has_the_same_outcomes_and_its_limits_hold(
@@ -63,13 +60,14 @@ def test_a_client_of_a_workload_s_own_has_the_same_outcomes_and_its_limits_hold(
     path = written(tmp_path / "workload.py", CLIENT)
     client = ClientClass(str(path), "OwnClient")
     with serving() as server:
-        plan = replace(make_plan(server.url, list(OUTCOMES) * 3), client=client)
+        plan = make_plan(server.url, list(OUTCOMES) * 3, response_s=RESPONSE_S)
+        plan = replace(plan, client=client)
         records, status = run(tmp_path / "run", plan)
     assert status.state == "done"
-    got = {name: set(records.filter(name=name)["outcome"].to_list()) for name in OUTCOMES}
-    assert got == {name: {outcome} for name, outcome in OUTCOMES.items()}
-    late = records.filter(outcome="time_out")
-    assert (late["done_s"] - late["sent_s"] >= RESPONSE_S - 1e-3).all()
+    outcomes = {name: set(records.filter(name=name)["outcome"].to_list()) for name in OUTCOMES}
+    assert outcomes == {name: {outcome} for name, outcome in OUTCOMES.items()}
+    timed_out = records.filter(outcome="time_out")
+    assert (timed_out["done_s"] - timed_out["sent_s"] >= RESPONSE_S - 1e-3).all()
     assert sorted(server.requests) == sorted(f"/{name}" for name in list(OUTCOMES) * 3)
 
 
@@ -82,7 +80,7 @@ def test_a_client_of_a_workload_s_own_that_finds_no_server_ends_at_its_limit(
         ("refusing", refusing(), "connection_error"),
     ):
         with server as url:
-            plan = replace(make_plan(url, ["good"] * 3), client=client)
+            plan = replace(make_plan(url, ["good"] * 3, connect_s=CONNECT_S), client=client)
             records, _ = run(tmp_path / name, plan)
         assert records["outcome"].to_list() == [outcome] * 3
 
@@ -90,8 +88,8 @@ def test_a_client_of_a_workload_s_own_that_finds_no_server_ends_at_its_limit(
 def test_entries_of_a_tier_are_asked_in_turn_and_one_that_is_down_is_an_outcome(
     tmp_path: Path,
 ) -> None:
-    with serving() as first, serving() as second, refusing() as down:
-        plan = make_plan([first.url, down, second.url], ["good"] * 30)
+    with serving() as first, serving() as second, refusing() as closed_url:
+        plan = make_plan([first.url, closed_url, second.url], ["good"] * 30)
         records, _ = run(tmp_path, plan)
     assert records["outcome"].to_list() == ["ok", "connection_error", "ok"] * 10
     assert len(first.requests) == len(second.requests) == 10

@@ -1,4 +1,4 @@
-"""The history: appended, synced, never lost, whatever cut it short or wrote it."""
+"""The history of nights on a full disk: only whole lines are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A night, with a stand-in for `sparecraft`: what is run, kept, and found again after trouble."""
+"""A night with a stand-in for `sparecraft`, on disks that are too small."""
 
 from __future__ import annotations
 

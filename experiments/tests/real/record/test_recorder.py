@@ -13,7 +13,7 @@ from experiments.record.recorder import Clock, Recorder
 from experiments.record.records import RequestRecord
 from experiments.record.telemetry import Account, InfluxQuery, InfluxWriter
 from experiments.record.telemetry.account import EVERY_S
-from experiments.tests.influxdb import Influx
+from experiments.tests.influxdb import Influx, influxd
 
 BLOCK = Block(0, 0, "a", 1)
 ACCOUNT = Account({"p95_ms": 100.0, "max_error_share": 0.01}, usd_per_hour=3.6)
@@ -21,11 +21,9 @@ ACCOUNT = Account({"p95_ms": 100.0, "max_error_share": 0.01}, usd_per_hour=3.6)
 
 @pytest.fixture
 def influx(tmp_path: Path) -> Iterator[Influx]:
-    one = Influx(tmp_path)
-    one.start()
-    one.create_database()
-    yield one
-    one.kill()
+    with influxd(tmp_path) as server:
+        server.create_database()
+        yield server
 
 
 def _request(index: int, outcome: str) -> RequestRecord:

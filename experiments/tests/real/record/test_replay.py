@@ -1,4 +1,4 @@
-"""A run that is over, once more in a real InfluxDB: all of it, and the same however often."""
+"""A finished run is replayed into a real InfluxDB: completely, and repeating changes nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -18,20 +17,13 @@ from experiments.nightly.history import read_history
 from experiments.nightly.points import night_points
 from experiments.record.replayed import replayed
 from experiments.record.telemetry import InfluxQuery
-from experiments.tests.called import COMMAND, call, refusal
+from experiments.tests.called import COMMAND, answer, call, refusal
 from experiments.tests.influxdb import Influx
+from experiments.tests.influxdb import influx as influx
 from experiments.tests.nightly_fixture import made_up_run, write_nights
 from experiments.tests.report_fixture import fake_run
 from experiments.tests.started import LIMIT_S, told
 from grafana.verify import empty_panels, verify
-
-
-@pytest.fixture(scope="module")
-def influx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Influx]:
-    one = Influx(tmp_path_factory.mktemp("influx"))
-    one.start()
-    yield one
-    one.kill()
 
 
 @pytest.fixture(scope="module")
@@ -48,23 +40,22 @@ def _counts(influx: Influx, run: str) -> dict[str, int]:
 
 
 def test_every_panel_of_the_dashboard_shows_a_replayed_run(influx: Influx, folder: Path) -> None:
-    done = call("replay", str(folder), "--influxdb", influx.url, "--json")
-    assert done.exit_code == 0, done.output
+    answer("replay", str(folder), "--influxdb", influx.url)
     run = replayed(folder)
-    name, own = run.names["experiment"], run.names["run"]
-    results = verify(influx.url, "sparecraft", name, own, "experiment")
+    name, run_name = run.names["experiment"], run.names["run"]
+    results = verify(influx.url, "sparecraft", name, run_name, "experiment")
     assert empty_panels(results) == ["Failed requests by outcome"], "an arbiter's are in no file"
     rows = dict(results)
-    shown = ("Burn rate of the p95", "Burn rate of the p99", "USD per million good requests",
+    panels = ("Burn rate of the p95", "Burn rate of the p99", "USD per million good requests",
              "annotation: Verdicts", "Extra work of replicas, tier $tier")  # fmt: skip
-    assert [panel for panel in shown if not rows[panel]] == []
+    assert [panel for panel in panels if not rows[panel]] == []
 
 
 def test_replaying_twice_changes_nothing(influx: Influx, folder: Path) -> None:
-    own = replayed(folder).names["run"]
+    run_name = replayed(folder).names["run"]
     for _ in range(2):
         call("replay", str(folder), "--influxdb", influx.url)
-        counts = _counts(influx, own)
+        counts = _counts(influx, run_name)
         requests = pl.read_parquet(folder / "requests.parquet")
         assert counts["request"] == requests.height
         assert counts["slo"] == counts["cost"] > 0
@@ -73,14 +64,16 @@ def test_replaying_twice_changes_nothing(influx: Influx, folder: Path) -> None:
 def test_a_replayed_run_costs_what_the_fleet_costs_while_load_runs(folder: Path) -> None:
     run = replayed(folder)
     costs = [point for point in run.points() if point.measurement == "cost"]
-    good = pl.read_parquet(folder / "requests.parquet").filter(pl.col("outcome") == "ok").height
-    assert sum(int(str(point.fields["good"])) for point in costs) == good
+    ok_requests = (
+        pl.read_parquet(folder / "requests.parquet").filter(pl.col("outcome") == "ok").height
+    )
+    assert sum(int(str(point.fields["good"])) for point in costs) == ok_requests
     seconds = sum(float(str(point.fields["usd"])) for point in costs) / (
         float(str(costs[0].fields["usd_per_hour"])) / 3600
     )
-    asked = run.manifest["spec"]["phases"]
+    phases = run.manifest["spec"]["phases"]
     blocks = len({int(row) for row in pl.read_parquet(folder / "requests.parquet")["repeat"]})
-    assert seconds == pytest.approx(blocks * (asked["warm_up"] + asked["measure"]), rel=0.1)
+    assert seconds == pytest.approx(blocks * (phases["warm_up"] + phases["measure"]), rel=0.1)
 
 
 def test_points_come_as_they_are_asked_for(folder: Path) -> None:
@@ -91,8 +84,7 @@ def test_points_come_as_they_are_asked_for(folder: Path) -> None:
 
 def test_nights_are_replayed_too(influx: Influx, tmp_path: Path) -> None:
     write_nights(tmp_path, [made_up_run(1), made_up_run(2)])
-    done = call("replay", str(tmp_path), "--influxdb", influx.url, "--json")
-    assert json.loads(done.stdout)["points"] == 4
+    assert answer("replay", str(tmp_path), "--influxdb", influx.url)["points"] == 4
     points = list(night_points(read_history(tmp_path)))
     assert points[1].fields["burn_p95"] == 0.4
     assert points[1].fields["slo_p99_ms"] == 1000.0
@@ -108,10 +100,10 @@ def test_its_own_influxdb_ends_with_the_command(folder: Path, tmp_path: Path) ->
         )  # fmt: skip
     url = told(process, log, r"--influxdb (http://127\.0\.0\.1:\d+)")
     told(process, log, "(until Ctrl-C)")
-    [started] = [int(pid) for pid in _children(process.pid)]
+    [influxd_pid] = [int(pid) for pid in _children(process.pid)]
     process.send_signal(signal.SIGTERM)
     assert process.wait(LIMIT_S) == 0
-    assert not Path(f"/proc/{started}").exists()
+    assert not Path(f"/proc/{influxd_pid}").exists()
     assert list(tmp_path.glob("sparecraft-replay-*")) == []
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
 
@@ -139,5 +131,5 @@ def test_a_run_that_began_at_no_time_is_named(tmp_path: Path) -> None:
 
 def test_what_cannot_be_replayed_says_so(folder: Path, tmp_path: Path) -> None:
     assert refusal("replay", str(tmp_path)).exit_code == 2
-    away = refusal("replay", str(folder), "--influxdb", "http://127.0.0.1:9")
-    assert isinstance(away, EnvironmentMissing)
+    error = refusal("replay", str(folder), "--influxdb", "http://127.0.0.1:9")
+    assert isinstance(error, EnvironmentMissing)

@@ -20,9 +20,9 @@ T0_NS = 1_800_000_000_000_000_000
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Influx]:
-    one = Influx(tmp_path_factory.mktemp("influx"))
-    yield one
-    one.kill()
+    database = Influx(tmp_path_factory.mktemp("influx"))
+    yield database
+    database.kill()
 
 
 @pytest.fixture
@@ -52,14 +52,14 @@ def query(influx: Influx) -> Iterator[InfluxQuery]:
 
 def points(first: int, count: int, run: str = "r1") -> list[Point]:
     return [
-        Point("request", {"run": run}, {"number": n, "latency_ms": n / 2}, T0_NS + n)
-        for n in range(first, first + count)
+        Point("request", {"run": run}, {"number": number, "latency_ms": number / 2}, T0_NS + number)
+        for number in range(first, first + count)
     ]
 
 
-def wait_for(writer: InfluxWriter, until: Callable[[TelemetryStats], bool]) -> TelemetryStats:
+def wait_for(writer: InfluxWriter, condition: Callable[[TelemetryStats], bool]) -> TelemetryStats:
     end_s = time.monotonic() + 60
-    while not until(writer.stats):
+    while not condition(writer.stats):
         assert time.monotonic() < end_s, writer.stats
         select.select([], [], [], 0.02)
     return writer.stats
@@ -72,17 +72,22 @@ def numbers(query: InfluxQuery) -> list[int]:
 def test_points_arrive_as_they_were_written(
     writer: InfluxWriter, query: InfluxQuery, spool: Path
 ) -> None:
-    odd = "a b,c=d\\e\"f'g é"
+    special_text = "a b,c=d\\e\"f'g é"
     writer.write(
         [
-            Point("odd m,=", {"t g": odd, "end": "c:\\"}, {"f=,": odd, "n": 3, "b": False}, T0_NS),
-            Point("odd m,=", {"t g": odd}, {"f=,": "two\nlines", "x": 0.1}, T0_NS + 1),
+            Point(
+                "odd m,=",
+                {"t g": special_text, "end": "c:\\"},
+                {"f=,": special_text, "n": 3, "b": False},
+                T0_NS,
+            ),
+            Point("odd m,=", {"t g": special_text}, {"f=,": "two\nlines", "x": 0.1}, T0_NS + 1),
         ]
     )
     stats = writer.close(30)
     assert (stats.written, stats.rejected, stats.lost) == (2, 0, 0)
     first, second = query.rows('SELECT * FROM "odd m,="')
-    assert first["t g"] == first["f=,"] == second["t g"] == odd
+    assert first["t g"] == first["f=,"] == second["t g"] == special_text
     assert (first["n"], first["b"], first["end"]) == (3, False, "c:/")
     assert (second["f=,"], second["x"], second["time"]) == ("two lines", 0.1, T0_NS + 1)
     assert not spool.exists()
@@ -137,12 +142,12 @@ def test_what_is_left_at_the_end_stays_on_disk_and_the_next_writer_delivers_it(
 def test_a_refused_point_is_counted_and_kept_and_its_neighbours_arrive(
     writer: InfluxWriter, query: InfluxQuery
 ) -> None:
-    bad = Point("request", {"run": "r1"}, {"number": "three"}, T0_NS + 3)
-    writer.write([*points(0, 3), bad, *points(4, 6)])
+    mistyped = Point("request", {"run": "r1"}, {"number": "three"}, T0_NS + 3)
+    writer.write([*points(0, 3), mistyped, *points(4, 6)])
     stats = writer.close(30)
     assert (stats.written, stats.rejected, stats.lost) == (9, 1, 0)
     assert "field type conflict" in stats.last_error
-    assert writer.rejected_path.read_bytes() == bad.line() + b"\n"
+    assert writer.rejected_path.read_bytes() == mistyped.line() + b"\n"
     assert numbers(query) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
 
 
@@ -168,7 +173,9 @@ def test_points_are_counted_by_run_and_measurement(
     writer: InfluxWriter, query: InfluxQuery
 ) -> None:
     writer.write([*points(0, 5), *points(5, 2, run="it's")])
-    writer.write([Point("event", {"run": "r1"}, {"title": "a"}, T0_NS + n) for n in range(3)])
+    writer.write(
+        [Point("event", {"run": "r1"}, {"title": "a"}, T0_NS + number) for number in range(3)]
+    )
     writer.close(30)
     assert query.points("r1") == {"request": 5, "event": 3}
     assert query.points("it's") == {"request": 2}

@@ -1,4 +1,4 @@
-"""An InfluxDB that asks for user and password: who gives them in its address, and who does not."""
+"""An InfluxDB that asks for user and password, addressed with them and without them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ POINTS = [Point("sample", {"run": "r"}, {"number": n}, n) for n in range(1, 10)]
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server that knows one user, without that user."""
+    """The address of a server with one user, without user and password."""
     server = Influx(tmp_path_factory.mktemp("influx"))
     with patch.dict(os.environ, INFLUXDB_HTTP_AUTH_ENABLED="true"):
         server.start()
-    made = httpx.post(f"{server.url}/query", params={"q": FIRST}, trust_env=False, timeout=60.0)
-    assert made.status_code == 200
+    reply = httpx.post(f"{server.url}/query", params={"q": FIRST}, trust_env=False, timeout=60.0)
+    assert reply.status_code == 200
     yield server.url
     server.kill()
 
@@ -67,11 +67,11 @@ def test_points_come_back_with_the_password_and_no_log_line_has_it(
     assert writer.close(60).written == 5
     query = InfluxQuery(full)
     assert query.points("r") == {"sample": 9}
-    with pytest.raises(EnvironmentMissing) as wrong:
+    with pytest.raises(EnvironmentMissing) as caught:
         query.rows("SELEKT")
     query.close()
     assert "POST" in caplog.text
-    assert PASSWORD not in caplog.text + str(wrong.value)
+    assert PASSWORD not in caplog.text + str(caught.value)
 
 
 def test_without_the_password_points_wait_and_questions_are_refused(
@@ -92,18 +92,20 @@ def test_commands_take_the_password_in_the_address_and_do_not_show_it(
     full: str, bare: str, tmp_path: Path
 ) -> None:
     folder = str(fake_run(measure_s=40.0).write(tmp_path / "run"))
-    told = [call("replay", folder, "--influxdb", full, *more) for more in ([], ["--json"])]
-    told.append(call("watch", "--influxdb", full, "--once"))
-    told.append(call("watch", "--influxdb", full, "--json"))
-    assert [one.exit_code for one in told] == [0] * 4
-    assert bare in told[0].output
-    assert [one.output for one in told if PASSWORD in one.output] == []
+    results = [call("replay", folder, "--influxdb", full, *options) for options in ([], ["--json"])]
+    results.append(call("watch", "--influxdb", full, "--once"))
+    results.append(call("watch", "--influxdb", full, "--json"))
+    assert [result.exit_code for result in results] == [0] * 4
+    assert bare in results[0].output
+    assert [result.output for result in results if PASSWORD in result.output] == []
 
 
 def test_commands_say_what_to_do_where_it_is_missing(refused: str, tmp_path: Path) -> None:
     folder = str(fake_run(measure_s=40.0).write(tmp_path / "run"))
-    asked = (("replay", folder), ("watch", "--once"))
-    errors: list[SparecraftError] = [refusal(*one, "--influxdb", refused) for one in asked]
+    commands = (("replay", folder), ("watch", "--once"))
+    errors: list[SparecraftError] = [
+        refusal(*arguments, "--influxdb", refused) for arguments in commands
+    ]
     for error in errors:
         assert "http://USER:PASSWORD@" in error.hint
         assert "wrong" not in str(error)

@@ -18,7 +18,7 @@ AGENT = ROOT / "build" / "bin" / "nodeagent"
 
 
 class Settings:
-    """A pipe as an agent's settings: it reads, and nobody writes."""
+    """A pipe in place of an agent's settings: the agent reads, and nobody writes."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
@@ -26,10 +26,10 @@ class Settings:
         self._held: list[int] = []
 
     def are_read(self) -> bool:
-        """True from when an agent has opened them, so that it is no copy of process 1 any more."""
+        """Return whether an agent has opened them, and so is no longer a copy of process 1."""
         try:
             self._held.append(os.open(self.path, os.O_WRONLY | os.O_NONBLOCK))
-        except OSError:  # by nobody
+        except OSError:  # nobody has opened it
             return False
         return True
 
@@ -41,45 +41,45 @@ class Settings:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Iterator[Settings]:
-    made = Settings(tmp_path / "agent.toml")
-    yield made
-    made.close()
+    agent_settings = Settings(tmp_path / "agent.toml")
+    yield agent_settings
+    agent_settings.close()
 
 
 def _children(process: int) -> list[int]:
-    said = Path(f"/proc/{process}/task/{process}/children").read_text()
-    return [int(word) for word in said.split()]
+    text = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(word) for word in text.split()]
 
 
 def _state(process: int) -> str:
-    """R, S, T (stopped), Z and so on, as `ps` has it."""
+    """The state as `ps` shows it: R, S, T (stopped), Z and so on."""
     return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0]
 
 
 def _switches(process: int) -> int:
-    """Times that it has left a processor: also where it stopped."""
+    """Number of context switches; a stop is one too."""
     status = Path(f"/proc/{process}/status").read_text()
     return sum(int(count) for count in re.findall(r"ctxt_switches:\s+(\d+)", status))
 
 
 def _stop(process: int) -> None:
-    before = _switches(process)
+    switches_before = _switches(process)
     os.kill(process, signal.SIGSTOP)
-    until("its stop", lambda: _switches(process) > before)
+    until("its stop", lambda: _switches(process) > switches_before)
 
 
 @pytest.fixture
 def first(settings: Settings) -> Iterator[int]:
     """Process 1, whose agent has begun to read."""
-    own = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    space = ["unshare", *own, "--pid", "--fork", "--kill-child"]
+    user_options = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    space = ["unshare", *user_options, "--pid", "--fork", "--kill-child"]
     if subprocess.run([*space, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("this host gives no name space of processes")
     process = subprocess.Popen([*space, str(AGENT), "--config", str(settings.path)])
     try:
         until("the agent", settings.are_read)
-        (made,) = _children(process.pid)
-        yield made
+        (child,) = _children(process.pid)
+        yield child
     finally:
         process.kill()
         process.wait()

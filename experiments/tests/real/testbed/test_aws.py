@@ -1,4 +1,4 @@
-"""boto3 against moto: what goes wrong with an account is said, with what to do."""
+"""boto3 against moto: errors of an account say what to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from core.errors import EnvironmentMissing, InputError
 from experiments.testbed.platforms.ec2.aws import ADVICE, Aws, AwsRefused, advice
-from experiments.tests.aws import REGION
+from experiments.tests.aws import ACCOUNT, REGION
 from optimizer.tests.answers import answering
 
 pytestmark = pytest.mark.usefixtures("aws_account")
@@ -15,18 +15,8 @@ pytestmark = pytest.mark.usefixtures("aws_account")
 def test_the_account_answers_and_the_region_is_the_environment_s() -> None:
     aws = Aws(None)
     assert aws.region == REGION
-    assert aws.account() == "123456789012"
+    assert aws.account() == ACCOUNT
     assert Aws("us-east-1").region == "us-east-1"
-
-
-def test_no_credentials_are_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(name)
-    with pytest.raises(EnvironmentMissing) as refused:
-        Aws(REGION).account()
-    assert "AWS credentials: expected some (got Unable to locate credentials" in str(refused.value)
-    assert "AWS_PROFILE" in refused.value.hint
-    assert refused.value.exit_code == 3
 
 
 def test_a_profile_that_is_not_there_is_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,15 +55,15 @@ def test_no_region_at_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_refusal_of_ec2_keeps_its_code_and_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, code: str, hint: str
 ) -> None:
-    said = "You have requested more vCPU capacity than your limit of 5"
-    error = f"<Error><Code>{code}</Code><Message>{said}</Message></Error>"
+    message = "You have requested more vCPU capacity than your limit of 5"
+    error = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
     text = f"<Response><Errors>{error}</Errors><RequestID>1</RequestID></Response>"
     with answering(lambda *_: (400, {}, text.encode())) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         with pytest.raises(AwsRefused) as refused:
             Aws(REGION).call("ec2", "start_instances", InstanceIds=["i-1"])
     assert refused.value.code == code
-    assert f"{code}: {said}" in refused.value.got
+    assert f"{code}: {message}" in refused.value.got
     assert f"ec2 start_instances, region {REGION}" in refused.value.place
     assert hint in refused.value.hint
 
@@ -88,6 +78,6 @@ def test_an_endpoint_that_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("code", ADVICE)
 def test_a_code_in_terraform_s_words_finds_its_advice(code: str) -> None:
-    said = f"creating EC2 Instance: operation error EC2: RunInstances, api error {code}: no"
-    assert advice(said) == ADVICE[code]
+    message = f"creating EC2 Instance: operation error EC2: RunInstances, api error {code}: no"
+    assert advice(message) == ADVICE[code]
     assert advice(f"My{code}s") is None

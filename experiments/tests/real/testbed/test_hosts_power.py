@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,12 +15,12 @@ import pytest
 from core.errors import EnvironmentMissing, InputError
 from experiments.testbed.platforms.hosts.platform import HostsPlatform
 from experiments.testbed.platforms.terraform import Stack
+from experiments.tests.started import executable, until
 
 pytestmark = pytest.mark.usefixtures("own_runs")
 
 EXPERIMENT = "tst-power"
-_PATIENCE_S = 60.0
-# `start` of host.py is noted; anything else is answered as `survey`. Switched off: ssh's own code.
+# Records `start` of host.py, answers anything else as `survey`, and fails as ssh does when off.
 _SSH = """#!/bin/sh
 case "$*" in *10.0.0.1*) host=a;; *) host=b;; esac
 cat >/dev/null
@@ -56,11 +55,11 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def platform(there: Path) -> HostsPlatform:
+def platform(folder: Path) -> HostsPlatform:
     """The machine web-1 is on host a, web-2 on b."""
-    made = HostsPlatform(EXPERIMENT, there / "hosts.toml", stack=there / "stack")
-    made.stack = _Stack(there / "stack", EXPERIMENT)
-    return made
+    hosts_platform = HostsPlatform(EXPERIMENT, folder / "hosts.toml", stack=folder / "stack")
+    hosts_platform.stack = _Stack(folder / "stack", EXPERIMENT)
+    return hosts_platform
 
 
 class _Stack(Stack):
@@ -73,7 +72,7 @@ class _Stack(Stack):
 
 @dataclass(frozen=True)
 class Hosts:
-    """The state of host a."""
+    """Files that show the state of host a."""
 
     there: Path
 
@@ -87,17 +86,15 @@ class Hosts:
 
     def killed_run(self, **environment: str) -> None:
         command = [sys.executable, "-c", _RUN, str(self.there)]
-        ended = subprocess.run(command, env=os.environ | environment, check=False)
-        assert ended.returncode == -signal.SIGKILL
+        process = subprocess.run(command, env=os.environ | environment, check=False)
+        assert process.returncode == -signal.SIGKILL
 
 
 @pytest.fixture
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hosts:
-    """Both on."""
-    (tmp_path / "bin").mkdir()
+    """Both hosts, switched on."""
     (tmp_path / "stack").mkdir()
-    (tmp_path / "bin" / "ssh").write_text(_SSH.format(there=tmp_path))
-    (tmp_path / "bin" / "ssh").chmod(0o755)
+    executable(tmp_path / "bin" / "ssh", _SSH.format(there=tmp_path))
     (tmp_path / "hosts.toml").write_text(_HOSTS.format(there=tmp_path))
     for name in ("a", "b"):
         (tmp_path / f"{name}.on").touch()
@@ -107,78 +104,77 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hosts:
 
 def test_a_host_that_a_killed_run_switched_off_is_on_again(hosts: Hosts) -> None:
     hosts.killed_run()
-    made = platform(hosts.there)
-    deadline = time.monotonic() + _PATIENCE_S
-    while not hosts.on or made.journal.notes():
-        assert time.monotonic() < deadline, "it is still off"
-        time.sleep(0.05)
+    hosts_platform = platform(hosts.there)
+    until("power and no note", lambda: hosts.on and not hosts_platform.journal.notes())
 
 
 def test_without_a_watchdog_the_next_run_switches_it_on(hosts: Hosts) -> None:
     hosts.killed_run(WITHOUT_WATCHDOG="1")
-    made = platform(hosts.there)
-    assert (hosts.on, [note.machine for note in made.journal.notes()]) == (False, ["a"])
-    with pytest.raises(KeyError):  # a survey's, which this ssh does not know
-        made.check()
-    assert (hosts.on, made.journal.notes()) == (True, [])
+    hosts_platform = platform(hosts.there)
+    assert (hosts.on, [note.machine for note in hosts_platform.journal.notes()]) == (False, ["a"])
+    with pytest.raises(KeyError):  # from the survey, which this ssh does not answer fully
+        hosts_platform.check()
+    assert (hosts.on, hosts_platform.journal.notes()) == (True, [])
 
 
 def test_down_switches_it_on_whatever_hosts_toml_says_by_now(hosts: Hosts) -> None:
     hosts.killed_run(WITHOUT_WATCHDOG="1")
     file = hosts.there / "hosts.toml"
-    file.write_text("\n".join(one for one in file.read_text().splitlines() if "power_" not in one))
-    said: list[str] = []
-    made = platform(hosts.there)
-    made.down(said.append)
-    assert (hosts.on, made.journal.notes()) == (True, [])
-    assert len(said) == 1
+    file.write_text(
+        "\n".join(line for line in file.read_text().splitlines() if "power_" not in line)
+    )
+    lines: list[str] = []
+    hosts_platform = platform(hosts.there)
+    hosts_platform.down(lines.append)
+    assert (hosts.on, hosts_platform.journal.notes()) == (True, [])
+    assert len(lines) == 1
 
 
 def test_a_controller_that_refuses_keeps_the_note_and_down_goes_on(hosts: Hosts) -> None:
     hosts.killed_run(WITHOUT_WATCHDOG="1")
     (note,) = platform(hosts.there).journal.notes()
-    made = platform(hosts.there)
-    made.journal.write(note.kind, note.machine, "echo no such chassis >&2; exit 1")
-    said: list[str] = []
-    made.down(said.append)
-    assert "no such chassis" in said[0]
-    assert [one.machine for one in made.journal.notes()] == ["a"]
-    os.kill(made.journal.watch(), signal.SIGKILL)
+    hosts_platform = platform(hosts.there)
+    hosts_platform.journal.write(note.kind, note.machine, "echo no such chassis >&2; exit 1")
+    lines: list[str] = []
+    hosts_platform.down(lines.append)
+    assert "no such chassis" in lines[0]
+    assert [entry.machine for entry in hosts_platform.journal.notes()] == ["a"]
+    os.kill(hosts_platform.journal.watch(), signal.SIGKILL)
 
 
 def test_a_repair_switches_the_host_on_before_it_starts_the_program(hosts: Hosts) -> None:
-    made = platform(hosts.there)
-    made.inject("machine.crash", "web-1")
+    hosts_platform = platform(hosts.there)
+    hosts_platform.inject("machine.crash", "web-1")
     assert not hosts.on
-    made.start("web-1")
-    assert (hosts.on, hosts.started, made.journal.notes()) == (True, True, [])
-    os.kill(made.journal.watch(), signal.SIGKILL)
+    hosts_platform.start("web-1")
+    assert (hosts.on, hosts.started, hosts_platform.journal.notes()) == (True, True, [])
+    os.kill(hosts_platform.journal.watch(), signal.SIGKILL)
 
 
 def test_a_fault_that_is_reverted_or_refused_leaves_no_note(hosts: Hosts) -> None:
-    made = platform(hosts.there)
-    made.inject("machine.crash", "web-1")
-    made.revert("machine.crash", "web-1")
-    assert (hosts.on, hosts.started, made.journal.notes()) == (True, True, [])
+    hosts_platform = platform(hosts.there)
+    hosts_platform.inject("machine.crash", "web-1")
+    hosts_platform.revert("machine.crash", "web-1")
+    assert (hosts.on, hosts.started, hosts_platform.journal.notes()) == (True, True, [])
     with pytest.raises(InputError):
-        made.inject("machine.crash", "web-2")
-    assert made.journal.notes() == []
-    os.kill(made.journal.watch(), signal.SIGKILL)
+        hosts_platform.inject("machine.crash", "web-2")
+    assert hosts_platform.journal.notes() == []
+    os.kill(hosts_platform.journal.watch(), signal.SIGKILL)
 
 
 def test_a_reboot_that_is_reverted_starts_the_program(hosts: Hosts) -> None:
-    made = platform(hosts.there)
-    made.inject("machine.reboot", "web-1")
+    hosts_platform = platform(hosts.there)
+    hosts_platform.inject("machine.reboot", "web-1")
     assert not hosts.started
-    made.revert("machine.reboot", "web-1")
+    hosts_platform.revert("machine.reboot", "web-1")
     assert hosts.started
 
 
 def test_without_a_watchdog_no_host_is_switched_off(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = platform(hosts.there)
-    monkeypatch.setattr(made.journal, "platform", "no-such-platform")
+    hosts_platform = platform(hosts.there)
+    monkeypatch.setattr(hosts_platform.journal, "platform", "no-such-platform")
     with pytest.raises(EnvironmentMissing):
-        made.inject("machine.crash", "web-1")
+        hosts_platform.inject("machine.crash", "web-1")
     assert hosts.on

@@ -1,4 +1,4 @@
-"""Terraform's lock file: one that is committed stays as it is, and holds what comes against it."""
+"""Terraform's lock file: a committed one stays unchanged, and other providers are refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _applied(folder: Path) -> str:
     """The lock file after an apply."""
     (folder / "main.tf").write_text(_MODULE)
     (folder / "fleet.tfvars").touch()
-    Stack(folder, "wiki").apply(folder / "fleet.tfvars", lambda _said: None)
+    Stack(folder, "wiki").apply(folder / "fleet.tfvars", lambda _line: None)
     return (folder / ".terraform.lock.hcl").read_text()
 
 
@@ -65,6 +65,6 @@ def test_an_aws_provider_that_is_not_the_registry_s_is_refused(
     lock.unlink()
     init = ["terraform", f"-chdir={stack}", "init", "-input=false", "-backend=false"]
     subprocess.run(init, check=True, capture_output=True)
-    chosen = ["terraform", f"-chdir={stack}", "version", "-json"]
-    said = json.loads(subprocess.run(chosen, check=True, capture_output=True).stdout)
-    assert "registry.terraform.io/hashicorp/aws" in said["provider_selections"]
+    command = ["terraform", f"-chdir={stack}", "version", "-json"]
+    versions = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    assert "registry.terraform.io/hashicorp/aws" in versions["provider_selections"]

@@ -1,4 +1,4 @@
-"""Outputs of a configuration that was applied, by the real Terraform; it needs no provider."""
+"""Outputs of an applied configuration, read by the real Terraform; no provider is needed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder whose workspace WORKSPACE was applied, and which selects the default one."""
     monkeypatch.delenv("TF_WORKSPACE", raising=False)
     values = {"fleet": fleet(), "identity": IDENTITY}
-    said = {name: {"value": one, "sensitive": True} for name, one in values.items()}
-    (tmp_path / "main.tf.json").write_text(json.dumps({"output": said}))
+    output_values = {name: {"value": value, "sensitive": True} for name, value in values.items()}
+    (tmp_path / "main.tf.json").write_text(json.dumps({"output": output_values}))
     for arguments in (["init"], ["workspace", "new", WORKSPACE], ["apply", "-auto-approve"]):
         command = ["terraform", f"-chdir={tmp_path}", *arguments]
         subprocess.run(command, check=True, capture_output=True, env=os.environ)

@@ -1,4 +1,4 @@
-"""The hand on machines of EC2, at moto: power, console, and whose a fleet is.
+"""The platform EC2, with moto: power and console of machines, and the owner of a fleet.
 
 The stacks of these tests are small ones on Terraform's built-in resource, whose provisioners call
 moto through boto3: what is tested here is this platform, not the stack of `infra/stacks/ec2`.
@@ -44,8 +44,8 @@ RENTAL = Rental(2.0, datetime(2026, 3, 1, 13, 0, tzinfo=UTC), usd_per_hour={"t3.
 @pytest.fixture
 def machine() -> str:
     """The instance id of web-1, which runs."""
-    made = MadeFleet(EXPERIMENT, FUTURE)
-    return instance(made, network(made), "web-1")
+    fleet = MadeFleet(EXPERIMENT, FUTURE)
+    return instance(fleet, network(fleet), "web-1")
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def platform() -> Ec2Platform:
 @pytest.fixture
 def grouped(platform: Ec2Platform) -> str:
     """The instance id of web-1, which a group keeps."""
-    made = MadeFleet(EXPERIMENT, FUTURE)
-    group = group_of_one(made, network(made), "web-1")
+    fleet = MadeFleet(EXPERIMENT, FUTURE)
+    group = group_of_one(fleet, network(fleet), "web-1")
     assert resources.instances(platform.aws, EXPERIMENT, "web-1")[0].group == group
     return _newest(platform)
 
@@ -67,8 +67,8 @@ def _newest(platform: Ec2Platform) -> str:
 
 
 def _state(identifier: str) -> str:
-    found = client("ec2").describe_instances(InstanceIds=[identifier])
-    return str(found["Reservations"][0]["Instances"][0]["State"]["Name"])
+    description = client("ec2").describe_instances(InstanceIds=[identifier])
+    return str(description["Reservations"][0]["Instances"][0]["State"]["Name"])
 
 
 def test_power_goes_off_and_on_and_what_is_so_already_is_left(
@@ -117,10 +117,10 @@ def test_a_machine_of_a_group_is_made_anew_by_it_once_however_it_went_off(
     assert _state(grouped) == "stopped", "started again, it would race with its successor"
     if fenced:
         platform.stop("web-1")
-    said: list[str] = []
+    lines: list[str] = []
     for _ in range(2):
-        platform.replace("web-1", said.append)
-    assert said == ["web-1: its group makes a new instance"]
+        platform.replace("web-1", lines.append)
+    assert lines == ["web-1: its group makes a new instance"]
     assert _state(grouped) == "terminated"
     assert _newest(platform) != grouped
     assert platform.running("web-1")
@@ -132,13 +132,13 @@ def test_a_spot_machine_ends_where_it_cannot_be_stopped(
 ) -> None:
     """EC2 refuses to stop one of a single request; moto's groups start none, so its word is given
     here."""
-    made = MadeFleet(EXPERIMENT, FUTURE)
-    group_of_one(made, network(made), "web-1")
+    fleet = MadeFleet(EXPERIMENT, FUTURE)
+    group_of_one(fleet, network(fleet), "web-1")
     identifier = _newest(platform)
-    found = resources.instances
+    find_instances = resources.instances
 
-    def spot(*asked: Any) -> list[resources.TaggedResource]:
-        return [replace(one, spot=True) for one in found(*asked)]
+    def spot(*arguments: Any) -> list[resources.TaggedResource]:
+        return [replace(resource, spot=True) for resource in find_instances(*arguments)]
 
     monkeypatch.setattr(resources, "instances", spot)
     if how == "crash":
@@ -163,10 +163,10 @@ def test_a_machine_that_its_group_has_not_made_yet_needs_no_start(
 def test_a_standby_is_waited_for_until_it_has_stopped_itself(
     machine: str, platform: Ec2Platform
 ) -> None:
-    with pytest.raises(EnvironmentMissing) as late:
+    with pytest.raises(EnvironmentMissing) as caught:
         platform.await_off(["web-1"], 0.1)
-    assert late.value.place == "standby web-1"
-    assert "Linux version" in late.value.got
+    assert caught.value.place == "standby web-1"
+    assert "Linux version" in caught.value.got
     client("ec2").stop_instances(InstanceIds=[machine])
     platform.await_off(["web-1"], 0.1)
 
@@ -194,12 +194,12 @@ def test_a_machine_that_never_gets_ready_ends_in_its_console_s_lines(
     assert len(platform.machine_logs("web-1").splitlines()) <= 20
     platform.await_up(["web-1"], 0.1)
     client("ec2").stop_instances(InstanceIds=[machine])
-    with pytest.raises(EnvironmentMissing) as late:
+    with pytest.raises(EnvironmentMissing) as caught:
         platform.await_up(["web-1", "web-2"], 0.1)
-    assert late.value.place == "machine web-1 (and 1 others)"
-    assert f"{machine} is stopped; it printed: " in late.value.got
-    assert "Linux version" in late.value.got
-    assert f"sparecraft down {EXPERIMENT} --platform ec2" in late.value.hint
+    assert caught.value.place == "machine web-1 (and 1 others)"
+    assert f"{machine} is stopped; it printed: " in caught.value.got
+    assert "Linux version" in caught.value.got
+    assert f"sparecraft down {EXPERIMENT} --platform ec2" in caught.value.hint
     with pytest.raises(EnvironmentMissing, match="no instance"):
         platform.await_up(["web-2"], 0.1)
 
@@ -210,14 +210,18 @@ def _handed(folder: Path, experiment: str, machines: tuple[str, ...]) -> Path:
         "address": "198.18.1.11", "agent_url": "https://198.19.1.11:7443", "usd_per_hour": None,
     }  # fmt: skip
     rows = [{"name": name, **row} for name in machines]
-    ends: dict[str, object] = {"entries": [], "influxdb": "http://198.19.0.5:8086", "grafana": None}
+    endpoints: dict[str, object] = {
+        "entries": [],
+        "influxdb": "http://198.19.0.5:8086",
+        "grafana": None,
+    }
     fleet = {"experiment": experiment, "platform": "ec2", "scheme": "on-prem", "machines": rows}
     keys = (
         *("ca_certificate_pem", "client_certificate_pem", "client_private_key_pem"),
         "influxdb_login",
     )
     file = folder / "runner.json"
-    content = {"region": REGION, "fleet": {**fleet, "endpoints": ends}}
+    content = {"region": REGION, "fleet": {**fleet, "endpoints": endpoints}}
     file.write_text(json.dumps({**content, "identity": dict.fromkeys(keys, "-")}))
     return file
 
@@ -225,17 +229,17 @@ def _handed(folder: Path, experiment: str, machines: tuple[str, ...]) -> Path:
 def test_a_fleet_that_was_handed_over_is_used_and_stays(tmp_path: Path) -> None:
     design = load_design(SMALL)
     name = design.fleet.experiment
-    made = MadeFleet(name, FUTURE)
-    identifier = instance(made, network(made), "web-1")
+    fleet = MadeFleet(name, FUTURE)
+    identifier = instance(fleet, network(fleet), "web-1")
     platform: Platform = AttachedFleet(name, _handed(tmp_path, name, design.fleet.machine_names))
     platform.check()
-    said: list[str] = []
-    inventory = platform.up(SMALL / "fleet.tfvars", said.append)
-    assert {one.name for one in inventory.machines} >= set(design.fleet.machine_names)
+    lines: list[str] = []
+    inventory = platform.up(SMALL / "fleet.tfvars", lines.append)
+    assert {member.name for member in inventory.machines} >= set(design.fleet.machine_names)
     platform.inject("machine.crash", "web-1")
     assert _state(identifier) == "stopped"
-    assert platform.down(said.append) == platform.remaining() == []
-    assert "removes it where it was made" in said[-1]
+    assert platform.down(lines.append) == platform.remaining() == []
+    assert "removes it where it was made" in lines[-1]
     assert resources.instances(Aws(REGION), name)
 
 
@@ -243,10 +247,10 @@ def test_load_workers_wait_on_every_load_machine_but_the_first(tmp_path: Path) -
     name = load_design(SMALL).fleet.experiment
     platform = AttachedFleet(name, _handed(tmp_path, name, ()))
     assert platform.load_helpers() == 0
-    made = MadeFleet(name, FUTURE)
-    subnet = network(made)
-    instance(made, subnet, "web-1")
-    loads = [instance(made, subnet, f"load-{number}") for number in (1, 2, 3)]
+    fleet = MadeFleet(name, FUTURE)
+    subnet = network(fleet)
+    instance(fleet, subnet, "web-1")
+    loads = [instance(fleet, subnet, f"load-{number}") for number in (1, 2, 3)]
     tag = {"Key": "sparecraft:role", "Value": "load"}
     client("ec2").create_tags(Resources=loads, Tags=[tag])
     assert platform.load_helpers() == 2
@@ -273,8 +277,8 @@ def test_a_fleet_that_another_workspace_made_is_refused_and_listed() -> None:
     Ec2Platform("tst-other", REGION).check()
 
 
-def _stack(folder: Path, second: str) -> tuple[Path, Path]:
-    """A root module that makes a VPC with our tags, then does `second`; a fleet's variables."""
+def _stack(folder: Path, script: str) -> tuple[Path, Path]:
+    """A root module that makes a VPC with our tags and then runs `script`; a fleet's variables."""
     make = (
         "import boto3; boto3.client('ec2').create_vpc(CidrBlock='10.80.0.0/16', "
         "TagSpecifications=[{'ResourceType': 'vpc', 'Tags': [{'Key': 'sparecraft:experiment', "
@@ -300,7 +304,7 @@ def _stack(folder: Path, second: str) -> tuple[Path, Path]:
           depends_on = [terraform_data.vpc]
           provisioner "local-exec" {{
             interpreter = ["{sys.executable}", "-c"]
-            command     = "{second}"
+            command     = "{script}"
           }}
         }}
         output "fleet" {{
@@ -322,7 +326,7 @@ def _stack(folder: Path, second: str) -> tuple[Path, Path]:
 def test_a_plan_makes_nothing_and_up_and_down_keep_their_variables(tmp_path: Path) -> None:
     stack, tfvars = _stack(tmp_path / "stack", "pass")
     platform = Ec2Platform(EXPERIMENT, REGION, stack=stack)
-    plan = platform.planned(tfvars, RENTAL)
+    plan = platform.plan(tfvars, RENTAL)
     assert plan["planned_values"]["root_module"]["resources"][0]["type"] == "terraform_data"
     assert not platform.stack.state_directory.exists(), "a plan is not a fleet"
     assert platform.remaining() == []
@@ -330,51 +334,53 @@ def test_a_plan_makes_nothing_and_up_and_down_keep_their_variables(tmp_path: Pat
         platform.up(tfvars, lambda _: None)
     platform.rental = RENTAL
     assert platform.up(tfvars, lambda _: None).platform == "ec2"
-    assert [one.split()[0] for one in platform.remaining()] == ["VPC"]
-    again = Ec2Platform(EXPERIMENT, stack=stack)
-    assert again.aws.region == REGION
-    assert again.stack.variables["expires"] == "2026-03-01T13:00:00Z"
-    assert again.stack.variables["usd_per_hour"] == {"t3.small": 0.0228}
-    assert again.stack.changes() == []
-    assert [one.split()[0] for one in again.down(lambda _: None)] == ["VPC"]
-    assert again.remaining() == []
-    assert not again.stack.state_directory.exists()
+    assert [line.split()[0] for line in platform.remaining()] == ["VPC"]
+    reopened = Ec2Platform(EXPERIMENT, stack=stack)
+    assert reopened.aws.region == REGION
+    assert reopened.stack.variables["expires"] == "2026-03-01T13:00:00Z"
+    assert reopened.stack.variables["usd_per_hour"] == {"t3.small": 0.0228}
+    assert reopened.stack.changes() == []
+    assert [line.split()[0] for line in reopened.down(lambda _: None)] == ["VPC"]
+    assert reopened.remaining() == []
+    assert not reopened.stack.state_directory.exists()
 
 
 def test_what_is_not_said_anew_of_a_fleet_that_is_up_stays(tmp_path: Path) -> None:
     stack, tfvars = _stack(tmp_path / "stack", "pass")
     (stack / "more.tf").write_text('variable "load_machines" {\n  default = 1\n}\n')
     platform = Ec2Platform(EXPERIMENT, REGION, stack=stack)
-    early = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-    first = rental_request(platform, 1.0, True, ["load_machines=2"], early)
-    assert (first.ttl_hours, first.expires) == (1.0, RENTAL.expires)
-    assert first.more == {"load_machines": 2}
-    platform.rental = first
+    before_end = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+    first_request = rental_request(platform, 1.0, True, ["load_machines=2"], before_end)
+    assert (first_request.ttl_hours, first_request.expires) == (1.0, RENTAL.expires)
+    assert first_request.more == {"load_machines": 2}
+    platform.rental = first_request
     platform.up(tfvars, lambda _: None)
-    assert rental_request(platform, None, False, [], early) == first
-    assert rental_request(platform, 2.0, False, [], early).expires > first.expires
-    late = datetime(2026, 3, 1, 14, 0, tzinfo=UTC)
-    assert rental_request(platform, None, False, [], late).expires > late, "its end is past"
-    for wrong in ("load_machine=2", "spot=true", "experiment=x", "load_machines"):
+    assert rental_request(platform, None, False, [], before_end) == first_request
+    assert rental_request(platform, 2.0, False, [], before_end).expires > first_request.expires
+    after_end = datetime(2026, 3, 1, 14, 0, tzinfo=UTC)
+    assert rental_request(platform, None, False, [], after_end).expires > after_end, (
+        "its end is past"
+    )
+    for option in ("load_machine=2", "spot=true", "experiment=x", "load_machines"):
         with pytest.raises(InputError, match="load_machines"):
-            rental_request(platform, None, False, [wrong], early)
+            rental_request(platform, None, False, [option], before_end)
 
 
 def test_an_apply_that_fails_half_way_lists_what_was_made_and_down_removes_it(
     tmp_path: Path,
 ) -> None:
-    """moto has no quotas: the provisioner says what Terraform says where EC2 refuses."""
-    refused = "raise SystemExit('api error VcpuLimitExceeded: more than your limit of 5')"
-    stack, tfvars = _stack(tmp_path / "stack", refused)
+    """moto has no quotas: the provisioner prints what Terraform prints where EC2 refuses."""
+    script = "raise SystemExit('api error VcpuLimitExceeded: more than your limit of 5')"
+    stack, tfvars = _stack(tmp_path / "stack", script)
     platform = Ec2Platform(EXPERIMENT, REGION, stack=stack)
     platform.rental = RENTAL
-    with pytest.raises(EnvironmentMissing) as failed:
+    with pytest.raises(EnvironmentMissing) as caught:
         platform.up(tfvars, lambda _: None)
-    assert "VcpuLimitExceeded" in failed.value.got
-    assert "Made until then: 1: VPC vpc-" in failed.value.got
-    assert "Service Quotas" in failed.value.hint
-    assert f"sparecraft down {EXPERIMENT} --platform ec2" in failed.value.hint
-    again = Ec2Platform(EXPERIMENT, stack=stack)
-    again.down(lambda _: None)
-    assert again.remaining() == []
+    assert "VcpuLimitExceeded" in caught.value.got
+    assert "Made until then: 1: VPC vpc-" in caught.value.got
+    assert "Service Quotas" in caught.value.hint
+    assert f"sparecraft down {EXPERIMENT} --platform ec2" in caught.value.hint
+    reopened = Ec2Platform(EXPERIMENT, stack=stack)
+    reopened.down(lambda _: None)
+    assert reopened.remaining() == []
     assert resources.find(Aws(REGION)) == []

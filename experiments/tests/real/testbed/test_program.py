@@ -1,4 +1,4 @@
-"""Children of ours import what we do, whatever lies in the folder that they are started in."""
+"""Child processes import our modules, whatever files are in the folder they start in."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CHILDREN = {
 
 @pytest.mark.parametrize("name", CHILDREN)
 def test_a_child_starts_where_a_users_files_have_our_names(name: str, tmp_path: Path) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [*CHILDREN[name], "--help"], cwd=hostile(tmp_path), capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
-    assert "usage" in done.stdout.lower()
+    assert process.returncode == 0, process.stderr
+    assert "usage" in process.stdout.lower()
 
 
 _PARENT = """
@@ -49,7 +49,7 @@ def test_the_child_of_a_checkout_that_is_not_installed_is_of_that_checkout(tmp_p
     (package / "program.py").write_bytes(Path(programs.__file__).read_bytes())
     (package / "parent.py").write_text(_PARENT)
     (package / "child.py").write_text("print(__file__, __name__)")
-    bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, "-m", "experiments.parent"]
-    done = subprocess.run(command, cwd=tmp_path, env=bare, capture_output=True, text=True)
-    assert done.stdout.split() == [str(package / "child.py"), "__main__"], done.stderr
+    process = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert process.stdout.split() == [str(package / "child.py"), "__main__"], process.stderr

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import http.client
 import io
-import json
 import re
 import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -28,18 +28,20 @@ from experiments.record.metrics.summary import summarize_run
 from experiments.record.replayed import replayed
 from experiments.record.telemetry import Point
 from experiments.record.telemetry.bulk import deliver
-from experiments.tests.called import COMMAND, call, refusal
+from experiments.tests.called import COMMAND, answer, call, refusal
+from experiments.tests.chromium import LIMIT_MS
 from experiments.tests.chromium import browser as browser
 from experiments.tests.influxdb import Influx
+from experiments.tests.influxdb import influx as influx
 from experiments.tests.report_fixture import fake_run
 from experiments.tests.started import LIMIT_S, disposition, told
 from experiments.watch.page import Page
 from experiments.watch.panels import panels
 from experiments.watch.snapshot import Watcher
-from experiments.watch.terminal import shown
+from experiments.watch.terminal import render
 from grafana.influx import Influx as Reader
 
-# Words of the tables that a line's end cuts in two.
+# Words of the tables that are broken over two lines.
 _BROKEN = """
 [...document.querySelectorAll(".tables th, .tables td")].flatMap((cell) => [...cell.childNodes]
   .filter((node) => node.nodeType === Node.TEXT_NODE)
@@ -63,14 +65,6 @@ class Loaded:
 
 
 @pytest.fixture(scope="module")
-def influx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Influx]:
-    one = Influx(tmp_path_factory.mktemp("influx"))
-    one.start()
-    yield one
-    one.kill()
-
-
-@pytest.fixture(scope="module")
 def loaded(influx: Influx, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     folder = fake_run(seed=6, measure_s=40.0).write(tmp_path_factory.mktemp("run") / "r")
     run = replayed(folder)
@@ -80,8 +74,8 @@ def loaded(influx: Influx, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
 
 @pytest.fixture
 def reader(loaded: Loaded) -> Iterator[Reader]:
-    with Reader(loaded.url, "sparecraft") as one:
-        yield one
+    with Reader(loaded.url, "sparecraft") as connection:
+        yield connection
 
 
 def test_a_look_at_a_finished_run_has_the_figures_of_its_result(
@@ -90,18 +84,18 @@ def test_a_look_at_a_finished_run_has_the_figures_of_its_result(
     snapshot = Watcher(reader, None, loaded.names["run"]).take()
     assert (snapshot["experiment"], snapshot["live"]) == (loaded.names["experiment"], False)
     figures = summarize_run(loaded.folder).body["arms"]
-    assert {one["arm"] for one in snapshot["arms"]} == set(figures)
-    asked = replayed(loaded.folder).account.slo
-    assert snapshot["slo"] == {"p95": asked["p95_ms"], "p99": asked["p99_ms"]}
-    for one in snapshot["arms"]:
-        own = figures[one["arm"]]
-        assert (one["requests"], one["failed"]) == (own["requests"], own["errors"])
+    assert {arm["arm"] for arm in snapshot["arms"]} == set(figures)
+    slo = replayed(loaded.folder).account.slo
+    assert snapshot["slo"] == {"p95": slo["p95_ms"], "p99": slo["p99_ms"]}
+    for arm in snapshot["arms"]:
+        expected = figures[arm["arm"]]
+        assert (arm["requests"], arm["failed"]) == (expected["requests"], expected["errors"])
         for name in ("mean", "p50", "p95"):
-            assert one[name] == pytest.approx(own[f"{name}_ms"], rel=0.02)
-        assert one["usd_per_million"] > 0
-        assert set(one["burn"]) == {"p95", "p99", "errors"}
-    assert sum(snapshot["failures"].values()) >= sum(one["failed"] for one in snapshot["arms"])
-    assert list(snapshot["verdicts"]) == ["run", *(one["arm"] for one in snapshot["arms"])]
+            assert arm[name] == pytest.approx(expected[f"{name}_ms"], rel=0.02)
+        assert arm["usd_per_million"] > 0
+        assert set(arm["burn"]) == {"p95", "p99", "errors"}
+    assert sum(snapshot["failures"].values()) >= sum(arm["failed"] for arm in snapshot["arms"])
+    assert list(snapshot["verdicts"]) == ["run", *(arm["arm"] for arm in snapshot["arms"])]
 
 
 def _live_points() -> Iterator[Point]:
@@ -126,20 +120,24 @@ def test_a_look_at_a_live_run_says_what_goes_on_and_that_it_burns(
     deliver(loaded.url, _live_points())
     snapshot = Watcher(reader, "live", None).take(T0_MS + 61_000)
     assert (snapshot["live"], snapshot["arm"], snapshot["phase"]) == (True, "a", "measure")
-    assert [one["title"] for one in snapshot["faults"]] == ["net.limp web-1"]
+    assert [fault["title"] for fault in snapshot["faults"]] == ["net.limp web-1"]
     [arm] = snapshot["arms"]
     assert arm["burn"]["p95"]["1 min"] == pytest.approx(2.0, rel=0.05)
     assert arm["burn"]["p95"]["said"] == "burns"
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(shown(snapshot, console.width))
+    console.print(render(snapshot, console.width))
     text = console.export_text()
     assert "Active" in text
     assert "net.limp web-1 for 61 s" in text
     assert "burns" in text
     assert "p95 ≤ 100" in text
-    later = Watcher(reader, "live", None).take(T0_MS + 3_600_000)
-    assert (later["live"], later["faults"], later["arm"]) == (False, [], None)
-    console.print(shown(later, console.width))
+    later_snapshot = Watcher(reader, "live", None).take(T0_MS + 3_600_000)
+    assert (later_snapshot["live"], later_snapshot["faults"], later_snapshot["arm"]) == (
+        False,
+        [],
+        None,
+    )
+    console.print(render(later_snapshot, console.width))
     assert "Active" not in console.export_text(), "nothing is now"
 
 
@@ -149,25 +147,26 @@ def test_the_terminal_shows_whole_names_and_figures(
 ) -> None:
     snapshot = Watcher(reader, None, loaded.names["run"]).take()
     console = Console(width=width, record=True, file=io.StringIO())
-    console.print(shown(snapshot, width))
+    console.print(render(snapshot, width))
     text = console.export_text()
     assert "…" not in text
-    assert all(one["arm"] in text for one in snapshot["arms"])
+    assert all(arm["arm"] in text for arm in snapshot["arms"])
 
 
 def test_the_command_prints_one_look_for_people_and_for_programs(loaded: Loaded) -> None:
-    asked = ("watch", loaded.names["experiment"], "--influxdb", loaded.url)
-    assert "Burn rate" in call(*asked, "--once").output
-    body = json.loads(call(*asked, "--json").stdout)
+    arguments = ("watch", loaded.names["experiment"], "--influxdb", loaded.url)
+    assert "Burn rate" in call(*arguments, "--once").output
+    body = answer(*arguments)
     assert body["run"] == loaded.names["run"]
-    drawn = {panel["title"]: panel for panel in body["panels"]}
-    assert {line["name"] for line in drawn["p95 and p99 per arm"]["lines"]} >= {
+    panel_of = {panel["title"]: panel for panel in body["panels"]}
+    assert {line["name"] for line in panel_of["p95 and p99 per arm"]["lines"]} >= {
         "SLO p95", "baseline p95", "replicated p99"
     }  # fmt: skip
-    assert sum("Extra work of replicas" in title for title in drawn) == 2
+    assert sum("Extra work of replicas" in title for title in panel_of) == 2
 
 
-def _page(reader: Reader, run: str) -> Page:
+@contextmanager
+def _page(reader: Reader, run: str) -> Iterator[Page]:
     watcher = Watcher(reader, None, run)
 
     def seen() -> dict[str, Any]:
@@ -176,7 +175,11 @@ def _page(reader: Reader, run: str) -> Page:
 
     page = Page(0, seen, 2.0)
     threading.Thread(target=page.serve_forever, daemon=True).start()
-    return page
+    try:
+        yield page
+    finally:
+        page.shutdown()
+        page.server_close()
 
 
 @pytest.mark.parametrize("width", [1400, 390])
@@ -184,59 +187,51 @@ def _page(reader: Reader, run: str) -> Page:
 def test_the_page_draws_every_panel_and_fits(
     browser: Browser, loaded: Loaded, reader: Reader, width: int, scheme: Any
 ) -> None:  # fmt: skip
-    page = _page(reader, loaded.names["run"])
-    try:
+    with _page(reader, loaded.names["run"]) as page:
         tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        tab.set_default_timeout(LIMIT_MS)
         trouble: list[str] = []
-        tab.on("console", lambda said: trouble.append(said.text))
+        tab.on("console", lambda message: trouble.append(message.text))
         tab.on("pageerror", lambda error: trouble.append(str(error)))
-        tab.on("request", lambda one: trouble.append(one.url)
-               if not one.url.startswith(page.url) else None)  # fmt: skip
+        tab.on("request", lambda request: trouble.append(request.url)
+               if not request.url.startswith(page.url) else None)  # fmt: skip
         tab.goto(page.url)
-        tab.wait_for_selector("body[data-shown]", timeout=120_000)
+        tab.wait_for_selector("body[data-shown]")
         assert trouble == []
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
         titles = tab.locator("figure h2").all_inner_texts()
         assert "Burn rate of the p99" in titles
-        drawn = tab.locator("figure svg").count()
-        assert drawn + tab.locator("figure .none").count() == len(titles)
-        assert drawn >= len(titles) - 1
+        drawings = tab.locator("figure svg").count()
+        assert drawings + tab.locator("figure .none").count() == len(titles)
+        assert drawings >= len(titles) - 1
         assert "p95 ≤" in tab.locator("#latency thead").inner_text()
         assert tab.evaluate(_BROKEN) == []
-        cut = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth)"
-        assert tab.evaluate(f"{cut}.length") == 0
+        overflowing = (
+            "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth)"
+        )
+        assert tab.evaluate(f"{overflowing}.length") == 0
         tab.close()
-    finally:
-        page.shutdown()
-        page.server_close()
 
 
 def test_the_page_says_why_there_is_nothing_new_and_goes_on(
     browser: Browser, reader: Reader
 ) -> None:  # fmt: skip
-    page = _page(reader, "no-such-run")
-    try:
+    with _page(reader, "no-such-run") as page:
         tab = browser.new_page()
+        tab.set_default_timeout(LIMIT_MS)
         tab.goto(page.url)
-        tab.wait_for_selector("#trouble:not([hidden])", timeout=120_000)
+        tab.wait_for_selector("#trouble:not([hidden])")
         assert "no-such-run" in tab.inner_text("#trouble")
         tab.close()
-    finally:
-        page.shutdown()
-        page.server_close()
 
 
 def test_the_page_answers_only_its_own_address(loaded: Loaded, reader: Reader) -> None:
-    page = _page(reader, loaded.names["run"])
-    try:
+    with _page(reader, loaded.names["run"]) as page:
         for host, status in (("evil.example", 403), (f"127.0.0.1:{page.server_port}", 200)):
             connection = http.client.HTTPConnection("127.0.0.1", page.server_port)
             connection.request("GET", "/look.json", headers={"Host": host})
             assert connection.getresponse().status == status
             connection.close()
-    finally:
-        page.shutdown()
-        page.server_close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -244,9 +239,9 @@ def test_the_page_of_the_command_ends_when_it_is_told_to_though_ctrl_c_was_ignor
     loaded: Loaded, tmp_path: Path, number: signal.Signals
 ) -> None:
     log = tmp_path / "out"
-    asked = ["watch", "--run", loaded.names["run"], "--influxdb", loaded.url, "--page"]
+    arguments = ["watch", "--run", loaded.names["run"], "--influxdb", loaded.url, "--page"]
     with log.open("wb") as output, disposition(signal.SIGINT, signal.SIG_IGN):
-        process = subprocess.Popen([*COMMAND, *asked], stdout=output, stderr=output)
+        process = subprocess.Popen([*COMMAND, *arguments], stdout=output, stderr=output)
     try:
         url = told(process, log, r"(http\S+)  \(until")
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", url)
@@ -287,14 +282,14 @@ def test_the_terminal_ends_when_the_influxdb_that_was_there_is_gone(
     answers = iter([watcher.take()])
 
     def take() -> Any:
-        if (found := next(answers, None)) is None:
+        if (snapshot := next(answers, None)) is None:
             raise httpx.ConnectError("refused")
-        return found
+        return snapshot
 
     monkeypatch.setattr(watcher, "take", take)
-    with out.capture() as said:
+    with out.capture() as output:
         watching._follow(watcher, once=False)
-    assert "no longer answers" in said.get()
+    assert "no longer answers" in output.get()
 
 
 class _Entry:
@@ -326,9 +321,9 @@ def test_without_a_fleet_or_with_several_it_says_what_to_do(
 
 def test_an_influxdb_that_does_not_answer_or_knows_no_such_run_is_said(loaded: Loaded) -> None:
     assert refusal("watch", "--influxdb", "http://127.0.0.1:9", "--once").exit_code == 3
-    asked = ("watch", "--influxdb", loaded.url, "--once")
-    for words in (("--run", "no-such-run"), ("nosuch",), ("it's",)):
-        error = refusal(*asked, *words)
-        assert (error.exit_code, words[-1] in error.got) == (2, True)
+    arguments = ("watch", "--influxdb", loaded.url, "--once")
+    for options in (("--run", "no-such-run"), ("nosuch",), ("it's",)):
+        error = refusal(*arguments, *options)
+        assert (error.exit_code, options[-1] in error.got) == (2, True)
         assert "expected" not in error.got, "one sentence is not within another"
-    assert loaded.names["experiment"] in refusal(*asked, "nosuch").got
+    assert loaded.names["experiment"] in refusal(*arguments, "nosuch").got

@@ -23,12 +23,14 @@ from experiments.design.experiment import Arm, Experiment, Interference, Load, T
 from experiments.design.schedule import blocks
 from experiments.design.text import experiment_text, fleet_text
 from experiments.kinds.compare.adopt import NAME_LENGTH_MAX, adopt
+from experiments.paths import ROOT
 from experiments.record.manifest import infeasible_json
 from experiments.tests.adopt_fixture import RUN, source_run
 from experiments.tests.called import call
 from experiments.tests.planned_fixture import TFVARS, prediction
 from experiments.tests.spec_fixture import TFVARS as SOURCE_TFVARS
 from experiments.tests.spec_fixture import TOML, design
+from experiments.tests.started import executable
 from random_tests import examples
 
 
@@ -38,25 +40,25 @@ def run(tmp_path: Path) -> Path:
 
 
 def refusal(run: Path, **options: Any) -> str:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         adopt(run, **options)
-    assert caught.value.exit_code == 2
-    return str(caught.value)
+    assert error.value.exit_code == 2
+    return str(error.value)
 
 
 def test_the_design_has_the_plans_fleet_and_the_runs_conditions(run: Path, tmp_path: Path) -> None:
-    source, made = design(tmp_path / "source"), adopt(run)
+    source, new_design = design(tmp_path / "source"), adopt(run)
     for part in ("load", "phases", "interference", "faults", "rates"):
-        assert getattr(made.experiment, part) == getattr(source.experiment, part)
-    promised = source.experiment.slo.model_copy(update={"preregistered": True})
-    assert made.experiment.slo == promised
-    order = made.experiment.design
+        assert getattr(new_design.experiment, part) == getattr(source.experiment, part)
+    slo = source.experiment.slo.model_copy(update={"preregistered": True})
+    assert new_design.experiment.slo == slo
+    order = new_design.experiment.design
     assert (order.seed, order.order, order.looked_after) == (20260101, "A", (4, 6, 8))
-    assert [(t.nodes, t.standby, t.cpus) for t in made.fleet.tiers.values()] == [
+    assert [(t.nodes, t.standby, t.cpus) for t in new_design.fleet.tiers.values()] == [
         (4, 0, 0.6),
         (3, 0, 0.6),
     ]
-    assert made.experiment.arms == {
+    assert new_design.experiment.arms == {
         "planned": Arm(
             settings={
                 "web": TierSettings(policy="tad", replicas=2, tokens=2),
@@ -64,38 +66,31 @@ def test_the_design_has_the_plans_fleet_and_the_runs_conditions(run: Path, tmp_p
             }
         )
     }
-    assert made.fleet.experiment == "mediawiki-noisy-planned"
-    assert made.directory == run.resolve() / "mediawiki-noisy-planned"
-    assert made.prediction is not None
-    assert made.prediction.predicted.p95_ms == 231.0
-    assert load_design(made.directory) == made
+    assert new_design.fleet.experiment == "mediawiki-noisy-planned"
+    assert new_design.directory == run.resolve() / "mediawiki-noisy-planned"
+    assert new_design.prediction is not None
+    assert new_design.prediction.predicted.p95_ms == 231.0
+    assert load_design(new_design.directory) == new_design
 
 
 def test_the_command_that_measures_the_plan_is_shown(run: Path, tmp_path: Path) -> None:
-    done = call("adopt", str(run), "--to", str(tmp_path / "planned"))
-    assert done.exit_code == 0, done.output
-    assert f"sparecraft run {tmp_path}/planned" in done.stdout
-
-
-def test_an_slo_without_a_p99_stays_one(tmp_path: Path) -> None:
-    made = adopt(source_run(tmp_path / "run", toml=TOML.replace("p99_ms = 1000.0\n", "")))
-    assert made.experiment.slo.p99_ms is None
-    limits = made.experiment.slo.model_dump(exclude_none=True)
-    assert (limits["p95_ms"], "p99_ms" in limits) == (500.0, False)
+    result = call("adopt", str(run), "--to", str(tmp_path / "planned"))
+    assert result.exit_code == 0, result.output
+    assert f"sparecraft run {tmp_path}/planned" in result.stdout
 
 
 def test_a_plan_whose_own_limits_let_copies_meet_is_allowed_and_says_so(tmp_path: Path) -> None:
     tiers = prediction()["tiers"]
     tiers["db"]["replicas"] = 2
-    made = adopt(source_run(tmp_path / "run", tiers=tiers))
-    [arm] = made.experiment.arms.values()
+    new_design = adopt(source_run(tmp_path / "run", tiers=tiers))
+    [arm] = new_design.experiment.arms.values()
     assert arm.allow_infeasible
-    assert [one["tier"] for one in infeasible_json(made)] == ["db"]
+    assert [violation["tier"] for violation in infeasible_json(new_design)] == ["db"]
 
 
 def test_its_blocks_meet_the_arrivals_of_the_runs_pairs(run: Path, tmp_path: Path) -> None:
-    source, made = design(tmp_path / "source"), adopt(run)
-    old, new = blocks(source.experiment), blocks(made.experiment)
+    source, new_design = design(tmp_path / "source"), adopt(run)
+    old, new = blocks(source.experiment), blocks(new_design.experiment)
     assert len(new) == len(old)
     assert [block.pair for block in new] == list(range(len(new)))
     seeds = {block.pair: block.seed for block in old}
@@ -103,25 +98,45 @@ def test_its_blocks_meet_the_arrivals_of_the_runs_pairs(run: Path, tmp_path: Pat
 
 
 def test_arbiters_stay_as_large_as_those_that_were_measured(tmp_path: Path) -> None:
-    wide = SOURCE_TFVARS.replace("tokens = 12 }", "tokens = 12, cpus = 2, memory_mb = 300 }")
-    made = adopt(source_run(tmp_path / "run", wide))
-    assert (made.fleet.arbiters["db"].cpus, made.fleet.arbiters["db"].memory_mb) == (2.0, 300)
-    assert made.fleet.arbiters["db"].tokens == 12
+    tfvars = SOURCE_TFVARS.replace("tokens = 12 }", "tokens = 12, cpus = 2, memory_mb = 300 }")
+    new_design = adopt(source_run(tmp_path / "run", tfvars))
+    assert (new_design.fleet.arbiters["db"].cpus, new_design.fleet.arbiters["db"].memory_mb) == (
+        2.0,
+        300,
+    )
+    assert new_design.fleet.arbiters["db"].tokens == 12
 
 
 def test_a_tier_without_an_arbiter_gets_none_and_its_image_stays(tmp_path: Path) -> None:
-    bare = SOURCE_TFVARS.replace("  web = { tokens = 1 }\n", "")
-    bare = bare.replace("nodes = 3", 'nodes = 3, image = "mariadb:11"')
+    tfvars = SOURCE_TFVARS.replace("  web = { tokens = 1 }\n", "")
+    tfvars = tfvars.replace("nodes = 3", 'nodes = 3, image = "mariadb:11"')
     toml = TOML.replace('web = { policy = "tad", replicas = 2, tokens = 1 }\n', "")
-    made = adopt(source_run(tmp_path / "run", bare, toml=toml))
-    assert list(made.fleet.arbiters) == ["db"]
-    assert list(made.experiment.arms["planned"].settings) == ["db"]
-    assert made.fleet.tiers["db"].image == "mariadb:11"
+    new_design = adopt(source_run(tmp_path / "run", tfvars, toml=toml))
+    assert list(new_design.fleet.arbiters) == ["db"]
+    assert list(new_design.experiment.arms["planned"].settings) == ["db"]
+    assert new_design.fleet.tiers["db"].image == "mariadb:11"
+
+
+def test_a_tier_that_no_plan_changes_stays_in_the_fleet(tmp_path: Path) -> None:
+    tfvars, toml = (
+        (ROOT / "experiments/tests/designs/promotion" / name).read_text()
+        for name in ("fleet.tfvars", "experiment.toml")
+    )
+    tiers = {"store": prediction()["tiers"]["web"]}
+    run = source_run(tmp_path / "run", tfvars, toml, tiers=tiers, tfvars=tfvars)
+    fleet = adopt(run).fleet
+    assert (fleet.tiers["sentinels"].nodes, list(fleet.arbiters)) == (3, ["store"])
+    without = tfvars.replace('calls         = ["sentinels"]', "").split("  sentinels = {")[0] + "}"
+    shutil.rmtree(run)
+    run = source_run(
+        run, tfvars, toml, tiers=tiers, tfvars=f"{without}\narbiters = {{ store = {{}} }}\n"
+    )
+    assert "tfvars" in refusal(run)
 
 
 def test_addresses_are_left_to_be_chosen(tmp_path: Path) -> None:
-    stated = SOURCE_TFVARS + 'data_cidr = "198.18.208.0/20"\nentry_port = 18081\n'
-    text = (adopt(source_run(tmp_path / "run", stated)).directory / "fleet.tfvars").read_text()
+    tfvars = SOURCE_TFVARS + 'data_cidr = "198.18.208.0/20"\nentry_port = 18081\n'
+    text = (adopt(source_run(tmp_path / "run", tfvars)).directory / "fleet.tfvars").read_text()
     assert "cidr" not in text
     assert "port" not in text
 
@@ -143,23 +158,23 @@ def test_every_name_is_valid_for_terraform_and_another(source: str) -> None:
 def test_a_design_made_before_is_replaced_and_another_folder_is_not(
     run: Path, tmp_path: Path
 ) -> None:
-    mine = tmp_path / "mine"
-    first = adopt(run, to=mine)
+    folder = tmp_path / "mine"
+    first = adopt(run, to=folder)
     (run / "plan.json").write_text(json.dumps(prediction(usd_per_month=71.0)))
-    assert adopt(run, to=mine).prediction != first.prediction
-    (mine / "experiment.toml").write_text(TOML)
-    assert "expected a folder that does not exist yet" in refusal(run, to=mine)
+    assert adopt(run, to=folder).prediction != first.prediction
+    (folder / "experiment.toml").write_text(TOML)
+    assert "expected a folder that does not exist yet" in refusal(run, to=folder)
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "--to" in refusal(run, to=empty)
 
 
 def test_a_plan_that_is_given_takes_the_place_of_the_runs_own(run: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other.json"
-    other.write_text(json.dumps(prediction(usd_per_month=99.0)))
-    made = adopt(run, plan_file=other)
-    assert made.prediction is not None
-    assert made.prediction.usd_per_month == 99.0
+    plan_file = tmp_path / "other.json"
+    plan_file.write_text(json.dumps(prediction(usd_per_month=99.0)))
+    new_design = adopt(run, plan_file=plan_file)
+    assert new_design.prediction is not None
+    assert new_design.prediction.usd_per_month == 99.0
 
 
 @pytest.mark.parametrize(
@@ -246,21 +261,23 @@ def test_a_design_with_a_prediction_of_something_else_is_refused(
 
 
 def _with_load() -> list[str]:
-    """Those that a plan can be made of: who sends no [load] learns nothing for one."""
-    stated = {name: read_experiment(*find_design(name)).values for name in designs_available()}
-    return [name for name, values in stated.items() if "load" in values]
+    """The designs that have a [load]; without one, a run has no data for a plan."""
+    values_by_name = {
+        name: read_experiment(*find_design(name)).values for name in designs_available()
+    }
+    return [name for name, values in values_by_name.items() if "load" in values]
 
 
 @pytest.mark.parametrize("name", _with_load())
 def test_a_design_that_comes_with_sparecraft_survives_being_written(
     name: str, tmp_path: Path
 ) -> None:
-    given = load_design(name)
-    shutil.copytree(given.directory, tmp_path, dirs_exist_ok=True)  # roles of its own, workload
-    (tmp_path / "fleet.tfvars").write_text(fleet_text(given.fleet, "again"))
-    (tmp_path / "experiment.toml").write_text(experiment_text(given.experiment, "again\ntwice"))
-    again = load_design(tmp_path)
-    assert (again.fleet, again.experiment) == (given.fleet, given.experiment)
+    original = load_design(name)
+    shutil.copytree(original.directory, tmp_path, dirs_exist_ok=True)  # roles of its own, workload
+    (tmp_path / "fleet.tfvars").write_text(fleet_text(original.fleet, "again"))
+    (tmp_path / "experiment.toml").write_text(experiment_text(original.experiment, "again\ntwice"))
+    copy = load_design(tmp_path)
+    assert (copy.fleet, copy.experiment) == (original.fleet, original.experiment)
 
 
 @pytest.fixture(scope="module")
@@ -277,8 +294,8 @@ def read_design(tmp_path_factory: pytest.TempPathFactory) -> Design:
 def test_an_experiment_is_read_back_as_it_was_written(
     read_design: Design, name: str, interference: Interference
 ) -> None:
-    known = read_design.experiment.arms
-    arms = {name: known["baseline"], name + "x": known["replicated"]}
+    base_arms = read_design.experiment.arms
+    arms = {name: base_arms["baseline"], name + "x": base_arms["replicated"]}
     experiment = read_design.experiment.model_copy(
         update={"arms": arms, "interference": interference}
     )
@@ -291,15 +308,13 @@ def test_a_plan_from_a_run_with_fail_over_is_put_to_the_test_without_it(run: Pat
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["spec"] |= {"kind": "schemes", "failover": {"heartbeat_s": 1.0}, "schemes": {"a": 1}}
     (run / "manifest.json").write_text(json.dumps(manifest))
-    made = adopt(run).experiment
-    assert (made.kind, made.failover) == ("compare", None)
+    experiment = adopt(run).experiment
+    assert (experiment.kind, experiment.failover) == ("compare", None)
 
 
 def test_what_the_measured_design_brought_goes_along(run: Path, tmp_path: Path) -> None:
     source = tmp_path / "source"
-    (source / "bin").mkdir(parents=True)
-    (source / "bin" / "worker").write_text("#!/bin/sh\n")
-    (source / "bin" / "worker").chmod(0o755)
+    executable(source / "bin" / "worker", "#!/bin/sh\n")
     (source / "workload.py").write_text(
         "from experiments.design.workloads import Operation, Population, Workload\n"
         "def asked():\n    return Population((Operation('a', '/a', 'a'),), 0.0)\n"
@@ -311,9 +326,9 @@ def test_what_the_measured_design_brought_goes_along(run: Path, tmp_path: Path) 
     manifest["spec"]["load"] |= {"user": "mine", "worker": "./bin/worker"}
     (run / "manifest.json").write_text(json.dumps(manifest))
     for _ in range(2):  # a second time over the first
-        made = adopt(run)
-        assert made.experiment.load.user in made.workloads
-        assert os.access(made.directory / "bin" / "worker", os.X_OK)
+        new_design = adopt(run)
+        assert new_design.experiment.load.user in new_design.workloads
+        assert os.access(new_design.directory / "bin" / "worker", os.X_OK)
 
 
 def test_what_lies_outside_a_design_is_not_copied(tmp_path: Path) -> None:

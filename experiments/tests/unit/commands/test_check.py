@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -34,16 +35,16 @@ WORKLOADS = {
 
 
 def check(design: str | Path) -> tuple[int, dict[str, Any]]:
-    done = call("check", str(design), "--json")
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done.exit_code, json.loads(done.output)
+    result = call("check", str(design), "--json")
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, json.loads(result.output)
 
 
 def problems(design: Path) -> list[str]:
     """The places of all problems, without the design's folder."""
-    code, found = check(design)
-    assert (code, found["valid"]) == (2, False)
-    return [one["place"].replace(f"{design.resolve()}/", "") for one in found["problems"]]
+    code, report = check(design)
+    assert (code, report["valid"]) == (2, False)
+    return [problem["place"].replace(f"{design.resolve()}/", "") for problem in report["problems"]]
 
 
 @pytest.fixture
@@ -62,8 +63,8 @@ def shop(tmp_path: Path) -> Path:
 def test_every_design_that_comes_with_sparecraft_passes_and_has_a_guard_or_says_why_not(
     name: str,
 ) -> None:
-    code, found = check(name)
-    assert (code, found["valid"], found["experiment"]) == (0, True, name)
+    code, report = check(name)
+    assert (code, report["valid"], report["experiment"]) == (0, True, name)
     design = load_design(name)
     assert len(question(design.directory, name)) > 20
     why_not = kinds.kind_of(design).unguarded or design.experiment.guard.unguarded
@@ -71,9 +72,11 @@ def test_every_design_that_comes_with_sparecraft_passes_and_has_a_guard_or_says_
 
 
 def test_each_design_asks_a_question_of_its_own() -> None:
-    asked = [question(load_design(name).directory, name) for name in designs_available()]
-    assert len(set(asked)) == len(asked)
-    assert not [one for one in asked if not one[0].isupper() or one[-1] != "?" or "|" in one]
+    questions = [question(load_design(name).directory, name) for name in designs_available()]
+    assert len(set(questions)) == len(questions)
+    assert not [
+        text for text in questions if not text[0].isupper() or text[-1] != "?" or "|" in text
+    ]
 
 
 def test_a_guard_that_says_why_it_is_none_ends_no_run(shop: Path) -> None:
@@ -81,15 +84,28 @@ def test_a_guard_that_says_why_it_is_none_ends_no_run(shop: Path) -> None:
     before = file.read_text()
     file.write_text(before + '\n[guard]\nunguarded = "an overload is asked for"\n')
     assert check(shop)[1]["unguarded"] == "an overload is asked for"
+    file.write_text(before)
+    rows = dict(rows_of(check(shop)[1]))
+    assert "[guard]" in rows["guard"]
     file.write_text(before + '\n[guard]\nunguarded = "it is"\ndown_s_max = 30.0\n')
     [place] = problems(shop)
     assert "unguarded" in place
 
 
+def test_a_price_that_is_unknown_names_the_tiers_without_a_type_of_ec2(shop: Path) -> None:
+    tfvars = shop / "fleet.tfvars"
+    tfvars.write_text(re.sub(r', instance_type = "[^"]*"', "", tfvars.read_text(), count=1))
+    report = check(shop)[1]
+    [tier_name] = [name for name, tier in report["tiers"].items() if tier["instance_type"] is None]
+    price = dict(rows_of(report))["price"]
+    assert f"({tier_name})" in price
+    assert "instance_type" in price
+
+
 def test_it_notes_what_a_sound_design_will_not_give() -> None:
-    code, found = check(DESIGNS / "settings")
-    assert (code, found["valid"]) == (0, True)
-    notes = {(note["tier"], note["code"]) for note in found["notes"]}
+    code, report = check(DESIGNS / "settings")
+    assert (code, report["valid"]) == (0, True)
+    notes = {(note["tier"], note["code"]) for note in report["notes"]}
     assert notes == {("direct", "no-arbiter"), ("direct", "spare-without-state"),
                      ("store", "spare-without-state")}  # fmt: skip
 
@@ -100,10 +116,10 @@ def test_a_role_s_folder_is_said_from_where_one_is_or_from_the_project_s_root(
 ) -> None:
     (shop.parent / "elsewhere").mkdir()
     monkeypatch.chdir(shop.parent / where)
-    found = dict(rows_of(check(shop)[1]))
-    own = "roles/shop" if where == "shop" else str(shop.resolve() / "roles" / "shop")
-    assert found["role shop"] == own
-    assert found["role mariadb"] == "infra/roles/mariadb"
+    rows = dict(rows_of(check(shop)[1]))
+    folder = "roles/shop" if where == "shop" else str(shop.resolve() / "roles" / "shop")
+    assert rows["role shop"] == folder
+    assert rows["role mariadb"] == "infra/roles/mariadb"
 
 
 @pytest.mark.parametrize(
@@ -119,9 +135,9 @@ def test_what_cannot_be_compared_is_refused_by_its_place(
 ) -> None:
     toml = shop / "experiment.toml"
     before, arm, after = toml.read_text().partition("[arms.replicated.settings]\n")
-    line = next(one for one in after.splitlines() if one.startswith(tier))
+    line = next(row for row in after.splitlines() if row.startswith(tier))
     toml.write_text(before + arm + after.replace(line, f"{tier} = {{ {settings} }}"))
-    assert any(place in one for one in problems(shop))
+    assert any(place in problem for problem in problems(shop))
 
 
 def test_what_is_wrong_in_several_files_comes_at_once(shop: Path) -> None:
@@ -130,10 +146,10 @@ def test_what_is_wrong_in_several_files_comes_at_once(shop: Path) -> None:
     toml.write_text(toml.read_text().replace('arrivals = "poisson"', 'arrivals = "at-once"'))
     file = shop / "roles" / "shop" / "role.json"
     file.write_text(json.dumps({**ROLE, "protocol": "smtp", "colour": "red"}, indent=2))
-    found = problems(shop)
-    assert any(place.startswith("roles/shop/role.json") for place in found)
-    assert any("tiers.web.notes" in place for place in found)
-    assert any("load.arrivals" in place for place in found)
+    places = problems(shop)
+    assert any(place.startswith("roles/shop/role.json") for place in places)
+    assert any("tiers.web.notes" in place for place in places)
+    assert any("load.arrivals" in place for place in places)
 
 
 @pytest.mark.parametrize(
@@ -203,8 +219,8 @@ def test_a_setting_of_the_role_may_stand_in_an_arm(shop: Path) -> None:
     toml = shop / "experiment.toml"
     text = toml.read_text()
     toml.write_text(text.replace("replicas = 2", "replicas = 2, CACHE_MB = 16"))
-    code, found = check(shop)
-    assert (code, found["arms"]["replicated"]["web"]["CACHE_MB"]) == (0, 16)
+    code, report = check(shop)
+    assert (code, report["arms"]["replicated"]["web"]["CACHE_MB"]) == (0, 16)
     toml.write_text(text.replace("replicas = 2", "replicas = 2, CACHE_MB = 65"))
     (place,) = problems(shop)
     assert place.endswith("arms.replicated.settings.web.CACHE_MB")
@@ -214,17 +230,17 @@ def test_a_setting_of_the_role_may_stand_in_an_arm(shop: Path) -> None:
 def test_a_deep_check_ends_with_1_where_an_answer_is_not_good(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcome: str, code: int
 ) -> None:
-    asked = [OperationReply("flag", outcome, 200, 5, 1.25, "", "<html>")]
-    monkeypatch.setattr(deep_check, "deep_check", lambda *_: asked)
+    replies = [OperationReply("flag", outcome, 200, 5, 1.25, "", "<html>")]
+    monkeypatch.setattr(deep_check, "deep_check", lambda *_: replies)
     make_design(tmp_path / "deep")
-    done = call("check", str(tmp_path / "deep"), "--deep", "--json")
-    assert done.exit_code == code, done.output
-    (found,) = json.loads(done.output)["asked"]
-    assert (found["operation"], found["outcome"], found["begin"]) == ("flag", outcome, "<html>")
-    told = call("check", str(tmp_path / "deep"), "--deep")
-    assert "<html>" in told.output
+    result = call("check", str(tmp_path / "deep"), "--deep", "--json")
+    assert result.exit_code == code, result.output
+    (reply,) = json.loads(result.output)["asked"]
+    assert (reply["operation"], reply["outcome"], reply["begin"]) == ("flag", outcome, "<html>")
+    text_result = call("check", str(tmp_path / "deep"), "--deep")
+    assert "<html>" in text_result.output
 
 
 def test_a_deep_check_needs_a_load() -> None:
-    refused = refusal("check", "failover-paper", "--deep")
-    assert refused.place == "sparecraft check --deep"
+    error = refusal("check", "failover-paper", "--deep")
+    assert error.place == "sparecraft check --deep"

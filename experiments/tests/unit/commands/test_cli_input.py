@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from core.errors import EnvironmentMissing, SparecraftError
 from experiments.cli import COMMANDS, app, command, first_paragraph, main
-from experiments.tests.called import call, refusal, sparecraft
+from experiments.tests.called import all_commands, call, refusal
 from experiments.tests.nightly_fixture import suite_file
 from experiments.tests.report_fixture import fake_run
 
@@ -33,8 +31,6 @@ READERS = (
     ("plan", "--input"),
     ("plan", "--from"),
 )
-ARA = ("availability", "--mechanism=ara", "--scheme=cloud", "--nodes=3")
-INTEGRITY = ("integrity", "--node=native")
 
 
 @pytest.fixture
@@ -62,28 +58,6 @@ def test_a_file_that_is_none_of_the_kind_is_named(
     error = refusal(*words, str(odd[kind]))
     assert error.exit_code == 2
     assert error.place.startswith(str(odd[kind]))
-    _all_said(error)
-
-
-@pytest.mark.parametrize(
-    ("words", "option"),
-    [
-        ((*ARA, "--extra=1", "--crash-per-year=nan"), "--crash-per-year"),
-        ((*ARA, "--extra=1", "--crash-per-year=1", "--failover-s=1e99"), "--failover-s"),
-        ((*ARA, "--extra=1", "--crash-per-year=1", "--figure=here"), "--figure"),
-        ((*ARA, "--extra=1", "--crash-per-year=1", "--course=1000000000"), "--course"),
-        (("integrity", "--faults-per-month=1", "--corrupt-p=2", "--crash-p=0"), "--corrupt-p"),
-        ((*INTEGRITY, "--faults-per-month=1", "--pool=-1", "--scheme=on-prem"), "--pool"),
-        (("prices", "list", "--region=nowhere"), "--region"),
-        (("simulate",), "--input"),
-    ],
-)
-def test_a_figure_that_cannot_be_is_named_by_its_option(
-    words: tuple[str, ...], option: str
-) -> None:
-    """A few of each command; the optimizer's own tests have the rest."""
-    error = refusal(*words)
-    assert (error.exit_code, error.place) == (2, option)
     _all_said(error)
 
 
@@ -116,30 +90,29 @@ def test_an_address_that_is_none_is_said(
         _all_said(error)
 
 
-def test_a_path_that_the_system_refuses_is_an_error_and_no_traceback(odd: dict[str, Path]) -> None:
+def test_a_path_that_the_system_refuses_is_an_error_and_no_traceback(
+    odd: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     _all_said(refusal("init", str(odd["empty"] / "shop")))
-    asked = ("run", "mediawiki-noisy", "--results", str(odd["empty"] / "results"), "--json")
-    done = sparecraft(*asked, PATH="/nowhere", DOCKER_HOST=f"unix://{odd['nowhere']}")
-    error = json.loads(done.stdout)["error"]
-    assert done.returncode == error["exit_code"] == 2
+    arguments = ("run", "mediawiki-noisy", "--results", str(odd["empty"] / "results"), "--json")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{odd['nowhere']}")
+    monkeypatch.setattr(sys, "argv", ["sparecraft", *arguments])
+    with pytest.raises(SystemExit) as exit_info:
+        main()
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert exit_info.value.code == error["exit_code"] == 2
     assert error["place"].startswith(str(odd["empty"]))
 
 
 def test_doctor_says_that_results_are_no_folder(odd: dict[str, Path]) -> None:
     lines = json.loads(call("doctor", "--results", str(odd["empty"]), "--json").stdout)["lines"]
-    [told] = [line for line in lines if line["what"] == "results"]
-    assert not told["ok"]
-    assert told["hint"]
+    [results_line] = [line for line in lines if line["what"] == "results"]
+    assert not results_line["ok"]
+    assert results_line["hint"]
 
 
-def _commands(name: tuple[str, ...], one: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """A command and those below it."""
-    yield name, one
-    for below, inner in getattr(one, "commands", {}).items():
-        yield from _commands((*name, below), inner)
-
-
-ALL = dict(found for name in COMMANDS for found in _commands((name,), command(name)))
+ALL = all_commands()
 
 
 def _words(text: str) -> str:
@@ -149,20 +122,20 @@ def _words(text: str) -> str:
 
 @pytest.mark.parametrize("name", ALL, ids=" ".join)
 def test_help_is_shown_as_it_was_written(name: tuple[str, ...]) -> None:
-    done = CliRunner().invoke(app, [*name, "--help"], env={"COLUMNS": "100"})
-    assert done.exit_code == 0
-    shown = _words(done.output)
+    result = CliRunner().invoke(app, [*name, "--help"], env={"COLUMNS": "100"})
+    assert result.exit_code == 0
+    output = _words(result.output)
     for paragraph in ALL[name].help.split("\n\n"):
-        assert _words(paragraph) in shown
+        assert _words(paragraph) in output
     for parameter in ALL[name].params:
-        written = getattr(parameter, "help", None)
-        assert written, f"{parameter.name} has no help"
-        assert _words(written) in shown
+        help_text = getattr(parameter, "help", None)
+        assert help_text, f"{parameter.name} has no help"
+        assert _words(help_text) in output
 
 
 def test_the_commands_below_a_command_are_shown_with_what_they_do() -> None:
-    for one in ALL["reproduce",].commands.values():
-        assert len(one.get_short_help_str()) > 20
+    for subcommand in ALL["reproduce",].commands.values():
+        assert len(subcommand.get_short_help_str()) > 20
 
 
 HEAVY = ("altair", "boto3", "httpx", "numpy", "polars", "pydantic", "pyomo", "rich", "scipy")
@@ -183,9 +156,11 @@ try:
 except SystemExit:
     print(*[name for name in {HEAVY} if name in sys.modules], file=sys.stderr)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr.split() == []
-    assert all(name in done.stdout for name in COMMANDS)
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stderr.split() == []
+    assert all(name in process.stdout for name in COMMANDS)
 
 
 @pytest.mark.parametrize("words", ["fly", "run"])
@@ -206,9 +181,9 @@ def test_wrong_usage_is_json_with_its_option_and_what_was_expected(
     words: str, place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["sparecraft", *words.split()])
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         main()
-    assert ended.value.code == 2
+    assert exit_info.value.code == 2
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["place"].split()[1:] == place.split()
     assert all(error[key] for key in ("expected", "got", "hint"))
@@ -219,5 +194,5 @@ def test_version_is_printed() -> None:
 
 
 def test_a_message_has_one_full_stop_where_what_came_ends_with_one() -> None:
-    said = str(EnvironmentMissing("port", expected="a free one", got="18080.", hint="Wait."))
-    assert said == "port: expected a free one (got 18080). Wait."
+    message = str(EnvironmentMissing("port", expected="a free one", got="18080.", hint="Wait."))
+    assert message == "port: expected a free one (got 18080). Wait."

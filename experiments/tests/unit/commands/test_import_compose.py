@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from experiments.commands import import_compose
 from experiments.importers.compose import Answer
 from experiments.importers.compose import import_compose as importer
 from experiments.importers.compose.service import Service
-from experiments.tests.called import call, refusal
+from experiments.tests.called import answer, refusal
 
 ODD = "services:\n  odd:\n    image: example.org/odd\n    privileged: true\n"
 
@@ -26,14 +25,10 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_program_reads_tiers_entries_and_what_has_no_effect(file: Path, tmp_path: Path) -> None:
     to = tmp_path / "tst-odd"
-    done = call(
-        "import", "compose", str(file), "--to", str(to), "--speaks", "odd=http:81", "--json"
-    )
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.output)
-    assert (found["design"], found["entries"]) == (str(to), ["odd"])
-    assert found["tiers"]["odd"]["port"] == 81
-    assert f"{file}:4: services.odd.privileged" in [one["place"] for one in found["unhonoured"]]
+    report = answer("import", "compose", str(file), "--to", str(to), "--speaks", "odd=http:81")
+    assert (report["design"], report["entries"]) == (str(to), ["odd"])
+    assert report["tiers"]["odd"]["port"] == 81
+    assert f"{file}:4: services.odd.privileged" in [part["place"] for part in report["unhonoured"]]
 
 
 @pytest.mark.parametrize("said", ["odd", "odd=", "odd=smtp", "odd=http:0", "odd=http:x"])
@@ -46,17 +41,17 @@ def test_an_answer_that_is_none_is_refused(file: Path, tmp_path: Path, said: str
 def test_on_a_terminal_it_asks_for_what_nothing_tells(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    questions: list[str] = []
 
     def answer(question: str, **_: object) -> str:
-        asked.append(question)
+        questions.append(question)
         return "http:8123"
 
     monkeypatch.setattr(typer, "prompt", answer)
     file.write_text(f"{ODD}  web:\n    image: nginx\n")
-    made = importer(file, tmp_path / "tst-odd", "tst-odd", import_compose._ask, {})
-    assert {one.name: one.port for one in made.tiers} == {"odd": 8123, "web": 80}
-    assert len(asked) == 1
+    design = importer(file, tmp_path / "tst-odd", "tst-odd", import_compose._ask, {})
+    assert {tier.name: tier.port for tier in design.tiers} == {"odd": 8123, "web": 80}
+    assert len(questions) == 1
 
 
 def test_a_service_that_nobody_answers_for_is_left_out(
@@ -67,5 +62,5 @@ def test_a_service_that_nobody_answers_for_is_left_out(
         return import_compose._ask(service)
 
     file.write_text(f"{ODD}  web:\n    image: nginx\n")
-    made = importer(file, tmp_path / "tst-odd", "tst-odd", nothing, {})
-    assert [one.name for one in made.tiers] == ["web"]
+    design = importer(file, tmp_path / "tst-odd", "tst-odd", nothing, {})
+    assert [tier.name for tier in design.tiers] == ["web"]

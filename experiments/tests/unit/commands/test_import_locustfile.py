@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tomllib
@@ -15,7 +14,7 @@ from experiments.commands.import_locustfile import make_locust_design
 from experiments.design import load_design, locustfile
 from experiments.design.design_files import copy_design_files
 from experiments.paths import ROOT
-from experiments.tests.called import call, refusal
+from experiments.tests.called import answer, call, refusal
 from experiments.tests.locust_fixture import ORDINARY
 
 
@@ -27,39 +26,39 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_it_shows_users_tasks_weights_and_what_is_not_honoured(file: Path) -> None:
-    done = call("import", "locustfile", str(file), "--json")
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.output)
-    users = {one["name"]: one for one in found["users"]}
-    assert {name: one["weight"] for name, one in users.items()} == {
+    report = answer("import", "locustfile", str(file))
+    users = {user["name"]: user for user in report["users"]}
+    assert {name: user["weight"] for name, user in users.items()} == {
         "Shopper": 2.0, "Browser": 1.0, "Quick": 1.0,
     }  # fmt: skip
     (steps,) = users["Shopper"]["tasks"]
     assert steps["sequential"]
-    assert [one["name"] for one in steps["tasks"]] == ["first", "second", "third"]
+    assert [task["name"] for task in steps["tasks"]] == ["first", "second", "third"]
     (browsing,) = users["Browser"]["tasks"]
-    assert {one["name"]: one["weight"] for one in browsing["tasks"]} == {"look": 3, "Deeper": 1}
+    assert {task["name"]: task["weight"] for task in browsing["tasks"]} == {"look": 3, "Deeper": 1}
     assert users["Quick"]["tasks"][0]["tags"] == ["fast"]
     assert users["Browser"]["waits"] == ["between", "constant_pacing"]
     assert users["Quick"]["waits"] == []
-    assert set(found["codes"]) == {"wait_time", "shape", "host"}
+    assert set(report["codes"]) == {"wait_time", "shape", "host"}
     assert not list(file.parent.glob("*/")), "nothing is written without --to"
 
 
 def test_it_makes_a_design_that_the_check_passes(file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "flower-shop"
-    made = call("import", "locustfile", str(file), "--to", str(folder))
-    assert made.exit_code == 0, made.output
+    result = call("import", "locustfile", str(file), "--to", str(folder))
+    assert result.exit_code == 0, result.output
     assert not (folder / "flags.csv").exists()
     assert "load.operations" not in (folder / "README.md").read_text()
-    checked = call("check", str(folder), "--json")
-    assert checked.exit_code == 0, checked.output
-    found = json.loads(checked.output)
-    assert found["load"]["locustfile"] == "shop_users.py"
-    assert [one["name"] for one in found["locustfile"]["users"]] == ["Shopper", "Browser", "Quick"]
-    told = call("check", str(folder)).output
-    assert told.count("not honoured") == 3, "each once"
-    assert "not by the native worker" in " ".join(told.split())
+    report = answer("check", str(folder))
+    assert report["load"]["locustfile"] == "shop_users.py"
+    assert [user["name"] for user in report["locustfile"]["users"]] == [
+        "Shopper",
+        "Browser",
+        "Quick",
+    ]
+    output = call("check", str(folder)).output
+    assert output.count("not honoured") == 3, "each once"
+    assert "not by the native worker" in " ".join(output.split())
 
 
 def test_a_run_keeps_the_file_and_what_lies_beside_it_in_a_folder_of_its_own(
@@ -105,10 +104,10 @@ REFUSED = {
 INSPECT = """
 import json, os, sys
 from pathlib import Path
-from experiments.load.workers.locust.file_inspector import found_in
+from experiments.load.workers.locust.file_inspector import inspect_file
 for path in map(Path, sys.argv[1:]):
     if not (child := os.fork()):
-        path.with_suffix(".json").write_text(json.dumps(found_in(path)))
+        path.with_suffix(".json").write_text(json.dumps(inspect_file(path)))
         os._exit(0)
     os.waitpid(child, 0)
 """
@@ -116,8 +115,8 @@ for path in map(Path, sys.argv[1:]):
 
 @pytest.fixture(scope="module")
 def inspected(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with REFUSED, and the inspector's answer beside each: Locust, whose import takes a
-    second, is imported once for all."""
+    """A folder with the files of REFUSED and the inspector's answer beside each file. Importing
+    Locust takes a second, so it is imported once for all files."""
     folder = tmp_path_factory.mktemp("refused")
     for name, (text, _, _) in REFUSED.items():
         (folder / f"{name}.py").write_text(text)
@@ -134,10 +133,10 @@ def test_a_file_that_cannot_be_used_is_refused_with_its_line(
         locustfile, "_run_child", lambda path: (path.with_suffix(".json").read_bytes(), "")
     )
     path = inspected / f"{name}.py"
-    refused = refusal("import", "locustfile", str(path))
+    error = refusal("import", "locustfile", str(path))
     _, line, got = REFUSED[name]
-    assert refused.place == (f"{path}:{line}" if line else str(path))
-    assert got in refused.got
+    assert error.place == (f"{path}:{line}" if line else str(path))
+    assert got in error.got
 
 
 def test_a_file_that_only_knows_its_host_is_not_taken_to_ask_another(tmp_path: Path) -> None:
@@ -152,9 +151,9 @@ def test_a_file_that_is_imported_for_too_long_is_refused(
     monkeypatch.setattr("experiments.design.locustfile.READ_S", 0.2)
     path = tmp_path / "locustfile.py"
     path.write_text(HEAD + "time.sleep(3600)\n")
-    refused = refusal("import", "locustfile", str(path))
-    assert refused.place == str(path)
-    assert "0.2 s" in refused.expected
+    error = refusal("import", "locustfile", str(path))
+    assert error.place == str(path)
+    assert "0.2 s" in error.expected
 
 
 @pytest.mark.parametrize(
@@ -176,8 +175,8 @@ def test_a_load_that_a_locustfile_cannot_be_is_refused(
     toml = folder / "experiment.toml"
     assert was in toml.read_text()
     toml.write_text(toml.read_text().replace(was, now))
-    refused = refusal("check", str(folder))
-    assert refused.place.endswith(f": {key}"), refused.place
+    error = refusal("check", str(folder))
+    assert error.place.endswith(f": {key}"), error.place
 
 
 def test_a_request_of_a_task_may_have_limits_by_its_name(file: Path, tmp_path: Path) -> None:
@@ -189,18 +188,18 @@ def test_a_request_of_a_task_may_have_limits_by_its_name(file: Path, tmp_path: P
 
 
 def test_any_name_of_the_file_may_stand_in_the_design(file: Path, tmp_path: Path) -> None:
-    odd = file.rename(tmp_path / 'shop "users".py')
-    make_locust_design(odd, tmp_path / "flower-shop")
-    found = tomllib.loads((tmp_path / "flower-shop" / "experiment.toml").read_text())
-    assert found["load"]["locustfile"] == odd.name
+    source = file.rename(tmp_path / 'shop "users".py')
+    make_locust_design(source, tmp_path / "flower-shop")
+    values = tomllib.loads((tmp_path / "flower-shop" / "experiment.toml").read_text())
+    assert values["load"]["locustfile"] == source.name
 
 
 @pytest.mark.parametrize("name", ["README.md", "experiment.toml"])
 def test_a_file_that_would_lie_over_one_of_the_design_is_refused(
     file: Path, tmp_path: Path, name: str
 ) -> None:
-    taken = file.rename(tmp_path / name)
+    source = file.rename(tmp_path / name)
     with pytest.raises(InputError) as error:
-        make_locust_design(taken, tmp_path / "flower-shop")
-    assert error.value.place == str(taken)
+        make_locust_design(source, tmp_path / "flower-shop")
+    assert error.value.place == str(source)
     assert not (tmp_path / "flower-shop").exists()

@@ -27,8 +27,8 @@ PARTS = (Piece(2, 5, 5), Piece(10, 5, 45), Piece(4, 20, 20), Piece(3, 0, 0), Pie
 
 
 def counted(times_s: np.ndarray, parts: tuple[Piece, ...]) -> list[int]:
-    edges = np.cumsum([0.0, *(one.length_s for one in parts)])
-    return [int(one) for one in np.histogram(times_s, edges)[0]]
+    edges = np.cumsum([0.0, *(piece.length_s for piece in parts)])
+    return [int(count) for count in np.histogram(times_s, edges)[0]]
 
 
 def toml(load: str) -> str:
@@ -49,8 +49,8 @@ def test_constant_arrivals_come_where_the_mean_number_before_them_is_whole() -> 
 
 def test_poisson_arrivals_have_the_rate_of_each_part() -> None:
     rounds = [varying_arrivals("poisson", PARTS, 1.0, stream(n, "arrivals")) for n in range(60)]
-    found = np.sum([counted(one, PARTS) for one in rounds], axis=0)
-    for count, part in zip(found, PARTS, strict=True):
+    counts = np.sum([counted(times_s, PARTS) for times_s in rounds], axis=0)
+    for count, part in zip(counts, PARTS, strict=True):
         mean = 60 * part.arrivals
         assert abs(count - mean) <= 5.0 * np.sqrt(mean)
     # Within a ramp the first half has the part of its mean that the straight line says.
@@ -93,8 +93,8 @@ def test_a_design_s_stages_are_its_block_s_arrivals(tmp_path: Path) -> None:
     design = load_design(tmp_path)
     warm_up_s = design.experiment.phases.warm_up
     parts = (Piece(warm_up_s, 5, 5), Piece(45, 5, 40), Piece(15, 10, 10))
-    found = counted(np.asarray(planned(tmp_path).offsets_s), parts)
-    for count, part in zip(found, parts, strict=True):
+    counts = counted(np.asarray(planned(tmp_path).offsets_s), parts)
+    for count, part in zip(counts, parts, strict=True):
         assert abs(count - part.arrivals) <= 1
 
 
@@ -118,10 +118,10 @@ def test_stages_that_cannot_be_are_refused_by_their_key(
     tmp_path: Path, load: str, key: str
 ) -> None:
     write(tmp_path, toml=toml(load))
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as error_info:
         load_design(tmp_path)
-    errors = (found.value, *found.value.also)
-    assert key in [one.place.rpartition(": ")[2] for one in errors]
+    errors = (error_info.value, *error_info.value.also)
+    assert key in [error.place.rpartition(": ")[2] for error in errors]
 
 
 def traced(directory: Path, rows: str, load: str = 'trace = "arrivals.csv"\n') -> None:
@@ -133,6 +133,8 @@ def test_a_trace_is_each_block_s_arrivals_up_to_its_end(tmp_path: Path) -> None:
     traced(tmp_path, "n,at_s\n1,0.5\n2,0.5\n\n3,7.25\n4,9000\n")
     assert planned(tmp_path).offsets_s == (0.5, 0.5, 7.25)
     assert load_design(tmp_path).experiment.load.rate_per_s == 4 / 9000
+    traced(tmp_path, "\ufeffat_s\n0.5\n")  # as spreadsheets save it
+    assert planned(tmp_path).offsets_s == (0.5,)
 
 
 def test_a_stated_rate_stretches_the_clock_of_a_trace(tmp_path: Path) -> None:
@@ -152,9 +154,9 @@ def test_a_trace_with_broken_lines_is_refused_by_the_first(
     tmp_path: Path, rows: str, line: str
 ) -> None:
     traced(tmp_path, rows)
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as error:
         load_design(tmp_path)
-    assert found.value.place.endswith(line)
+    assert error.value.place.endswith(line)
 
 
 def test_a_trace_that_is_not_there_or_elsewhere_is_refused(tmp_path: Path) -> None:
@@ -168,6 +170,6 @@ def test_a_trace_that_is_not_there_or_elsewhere_is_refused(tmp_path: Path) -> No
 def test_a_kind_that_sets_the_rate_itself_refuses_stages(tmp_path: Path) -> None:
     write(tmp_path, toml='kind = "tune"\n' + toml(STAGES))
     design = load_design(tmp_path)
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as error:
         kinds.section_of(kinds.kind_of(design), design)
-    assert found.value.place.endswith("load.stages")
+    assert error.value.place.endswith("load.stages")

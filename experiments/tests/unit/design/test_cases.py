@@ -9,7 +9,7 @@ import pytest
 from core.errors import InputError
 from experiments.commands.list import _own_designs
 from experiments.design import load_design
-from experiments.design.cases import merged, names_in
+from experiments.design.cases import merge, names_in
 from experiments.design.design import find_design
 from experiments.nightly.suite import Entry, digest_of, variant
 from experiments.tests.spec_fixture import TOML, write
@@ -77,23 +77,23 @@ def test_what_is_wrong_in_a_case_is_told_with_its_own_line(
 ) -> None:
     shop = write(tmp_path / "shop", toml=TOML + NIGHT.replace(old, new))
     name = "Night" if "Night" in new else "night"
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         load_design(shop.parent / name)
-    assert caught.value.place == f"{shop}/experiment.toml:{TOML.count(chr(10)) + line}: {key}"
+    assert error.value.place == f"{shop}/experiment.toml:{TOML.count(chr(10)) + line}: {key}"
 
 
 def test_a_night_runs_a_case_by_its_name_and_has_a_digest_of_its_own(shop: Path) -> None:
     night = shop.parent / "night"
     assert variant(Entry(design="night"), night, shop.parent / "nights") == night
     entry = Entry(design="night", override={"load": {"rate_per_s": 4}})
-    made = load_design(variant(entry, night, shop.parent / "nights")).experiment
-    assert (made.load.rate_per_s, list(made.arms)) == (4, ["alone"])
-    assert len({digest_of(one, {}) for one in (shop, night, shop.parent / "day")}) == 3
+    experiment = load_design(variant(entry, night, shop.parent / "nights")).experiment
+    assert (experiment.load.rate_per_s, list(experiment.arms)) == (4, ["alone"])
+    assert len({digest_of(folder, {}) for folder in (shop, night, shop.parent / "day")}) == 3
 
 
 def test_tables_are_merged_and_all_else_is_replaced() -> None:
     below = {"a": {"b": 1, "c": [1, 2]}, "d": 2}
-    assert merged(below, {"a": {"c": [3]}, "d": {"e": 4}}) == {
+    assert merge(below, {"a": {"c": [3]}, "d": {"e": 4}}) == {
         "a": {"b": 1, "c": [3]},
         "d": {"e": 4},
     }

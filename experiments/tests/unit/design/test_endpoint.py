@@ -39,30 +39,30 @@ def read(directory: Path, text: str = LOAD) -> Design:
 
 def keys(directory: Path, text: str) -> list[str]:
     """The last part of each place that is refused."""
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as error_info:
         read(directory, text)
-    return [one.place.rpartition(": ")[2] for one in (found.value, *found.value.also)]
+    return [error.place.rpartition(": ")[2] for error in (error_info.value, *error_info.value.also)]
 
 
 def test_load_phases_and_slo_are_a_whole_design(tmp_path: Path) -> None:
-    found = read(tmp_path / "My Shop 2")
-    assert found.is_endpoint
-    assert found.fleet.experiment == "my-shop-2"
-    assert list(found.experiment.arms) == ["target"]
-    assert found.experiment.design.order == "A"
+    design = read(tmp_path / "My Shop 2")
+    assert design.is_endpoint
+    assert design.fleet.experiment == "my-shop-2"
+    assert list(design.experiment.arms) == ["target"]
+    assert design.experiment.design.order == "A"
 
 
 def test_a_service_that_fails_ends_the_run_unless_the_design_says_otherwise(tmp_path: Path) -> None:
     assert read(tmp_path).experiment.guard.error_share_max == 0.5
-    own = read(tmp_path, LOAD + "[guard]\nerror_share_max = 0.1\n")
-    assert own.experiment.guard.error_share_max == 0.1
+    design = read(tmp_path, LOAD + "[guard]\nerror_share_max = 0.1\n")
+    assert design.experiment.guard.error_share_max == 0.1
 
 
 def test_a_folder_with_arms_and_no_fleet_still_lacks_its_fleet(tmp_path: Path) -> None:
     (tmp_path / "experiment.toml").write_text(TOML)
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as error:
         load_design(tmp_path)
-    assert found.value.place.endswith("fleet.tfvars")
+    assert error.value.place.endswith("fleet.tfvars")
 
 
 @pytest.mark.parametrize(
@@ -90,24 +90,35 @@ def test_what_nobody_may_ask_of_an_endpoint_is_refused_by_its_key(
 
 def test_a_target_stands_in_designs_of_kind_endpoint_only(tmp_path: Path) -> None:
     write(tmp_path, toml=TOML.replace("[load]", '[load]\ntarget = "http://localhost:1"', 1))
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as error:
         load_design(tmp_path)
-    assert found.value.place.endswith("load.target")
+    assert error.value.place.endswith("load.target")
 
 
 def test_a_design_of_a_fleet_keeps_its_load_phases_slo_and_seed() -> None:
-    whole = load_design("mediawiki-noisy")
-    found = as_endpoint(whole)
-    asked, made = whole.experiment, found.experiment
-    assert (made.load, made.phases, made.slo) == (asked.load, asked.phases, asked.slo)
-    assert made.design.seed == asked.design.seed
-    assert made.design.repeats == asked.design.order.count("A") * asked.design.repeats
-    assert (list(made.arms), made.interference.pattern, made.faults) == (["target"], "none", ())
-    assert left_out(asked) == "arms, interference"
-    assert left_out(made) == ""
+    base = load_design("mediawiki-noisy")
+    design = as_endpoint(base)
+    base_experiment, experiment = base.experiment, design.experiment
+    assert (experiment.load, experiment.phases, experiment.slo) == (
+        base_experiment.load,
+        base_experiment.phases,
+        base_experiment.slo,
+    )
+    assert experiment.design.seed == base_experiment.design.seed
+    assert (
+        experiment.design.repeats
+        == base_experiment.design.order.count("A") * base_experiment.design.repeats
+    )
+    assert (list(experiment.arms), experiment.interference.pattern, experiment.faults) == (
+        ["target"],
+        "none",
+        (),
+    )
+    assert left_out(base_experiment) == "arms, interference"
+    assert left_out(experiment) == ""
 
 
 def test_a_design_without_a_load_cannot_ask_an_endpoint() -> None:
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as error:
         as_endpoint(load_design("limplock-hdfs"))
-    assert found.value.place == "--target"
+    assert error.value.place == "--target"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from core.errors import InputError
-from experiments.cli import app
 from experiments.design import Design, load_design
 from experiments.design.experiment import Fault, Repeat, Selector
 from experiments.design.injections import injections, most_at_once, peers_of, selected
 from experiments.design.schedule import GAP_S_MIN, blocks, fault_begins, phase_windows
+from experiments.tests.called import answer, call
 from experiments.tests.spec_fixture import TOML, write
 from random_tests import examples
 
@@ -28,9 +26,7 @@ LAWS = ("fixed", "poisson", "gaussian")
 
 def disturbances(directory: Path) -> list[dict[str, Any]]:
     """The output of `sparecraft check` for the design there."""
-    done = CliRunner().invoke(app, ["check", str(directory), "--json"])
-    assert done.exit_code == 0, done.output
-    return list(json.loads(done.output)["disturbances"])
+    return list(answer("check", str(directory))["disturbances"])
 
 
 def again(law: str, gap_s: float = 20.0, times_max: int = 1000) -> Repeat:
@@ -93,7 +89,11 @@ def test_both_arms_meet_a_recurring_fault_at_the_same_times(tmp_path: Path) -> N
     read = changed(tmp_path, fault)
     first, second, third = blocks(read.experiment)[:3]
     times = [
-        [one.at_s for one in injections(read.experiment, read.fleet, block) if one.fault == 0]
+        [
+            injection.at_s
+            for injection in injections(read.experiment, read.fleet, block)
+            if injection.fault == 0
+        ]
         for block in (first, second, third)
     ]
     assert times[0] == times[1] != times[2]
@@ -108,17 +108,17 @@ def test_a_dry_run_shows_when_a_recurring_fault_comes(tmp_path: Path) -> None:
         'repeat = { distribution = "gaussian", gap_s = 8, spread_s = 2, times_max = 3 }\n'
     )
     read = changed(tmp_path, fault)
-    found = disturbances(tmp_path)
-    (crash,) = (one for one in found if one["kind"] == "process.crash")
-    asked = {"distribution": "gaussian", "gap_s": 8.0, "spread_s": 2.0, "times_max": 3}
-    assert crash["repeat"] == asked
+    rows = disturbances(tmp_path)
+    (crash,) = (row for row in rows if row["kind"] == "process.crash")
+    repeat = {"distribution": "gaussian", "gap_s": 8.0, "spread_s": 2.0, "times_max": 3}
+    assert crash["repeat"] == repeat
     assert list(crash["begins_s"]) == [str(number) for number in range(1, 9)]
     assert crash["begins_s"]["1"] == crash["begins_s"]["2"]  # a pair
     times = sum(map(len, crash["begins_s"].values()))
     assert crash["machines"] == {"web-1": {"times": times, "seconds": float(times)}}
-    shown = CliRunner().invoke(app, ["run", str(read.directory), "--dry-run"]).output
-    assert "repeat" in shown.split()
-    assert "begins" in shown.split()
+    output = call("run", str(read.directory), "--dry-run").output
+    assert "repeat" in output.split()
+    assert "begins" in output.split()
 
 
 FLAKY = """\
@@ -141,36 +141,42 @@ def test_a_switch_is_all_machines_of_every_tier_with_one_seed(tmp_path: Path) ->
     read = changed(tmp_path, FLAKY)
     names = selected(Selector(all=True), read.fleet)
     assert names == ("web-1", "web-2", "web-3", "web-4", "db-1", "db-2", "db-3")
-    first, _, other = blocks(read.experiment)[:3]
+    first, _, later = blocks(read.experiment)[:3]
     seeds = [
         {
             step.parameters["seed"]
-            for one in injections(read.experiment, read.fleet, block)
-            for step in one.steps
+            for injection in injections(read.experiment, read.fleet, block)
+            for step in injection.steps
             if step.kind == "net.flaky"
         }
-        for block in (first, other)
+        for block in (first, later)
     ]
-    assert [len(one) for one in seeds] == [1, 1]
+    assert [len(block_seeds) for block_seeds in seeds] == [1, 1]
     assert seeds[0] != seeds[1]
-    asked = [one for one in injections(read.experiment, read.fleet, first) if one.fault == 0]
-    assert {name for one in asked for name in one.machines} == set(names)
-    assert len(most_at_once(asked, read.fleet)["db"].machines) == 3
-    stated = changed(tmp_path, FLAKY.replace("gap_s = 2", "gap_s = 2, seed = 5"))
-    asked = injections(stated.experiment, stated.fleet, first)
-    assert {one.steps[0].parameters["seed"] for one in asked if one.fault == 0} == {5}
+    drawn = [
+        injection
+        for injection in injections(read.experiment, read.fleet, first)
+        if injection.fault == 0
+    ]
+    assert {name for injection in drawn for name in injection.machines} == set(names)
+    assert len(most_at_once(drawn, read.fleet)["db"].machines) == 3
+    seeded = changed(tmp_path, FLAKY.replace("gap_s = 2", "gap_s = 2, seed = 5"))
+    drawn = injections(seeded.experiment, seeded.fleet, first)
+    assert {
+        injection.steps[0].parameters["seed"] for injection in drawn if injection.fault == 0
+    } == {5}
 
 
 def test_peers_are_named_by_machine_or_tier_and_told_by_address(tmp_path: Path) -> None:
     read = changed(tmp_path, SPLIT)
     assert peers_of("web, db-2", "web-1", read.fleet) == ("web-2", "web-3", "web-4", "db-2")
     block = blocks(read.experiment)[0]
-    asked = injections(read.experiment, read.fleet, block, lambda name: f"at-{name}")
-    (split,) = (one for one in asked if one.fault == 0)
+    drawn = injections(read.experiment, read.fleet, block, lambda name: f"at-{name}")
+    (split,) = (injection for injection in drawn if injection.fault == 0)
     assert split.steps[0].parameters["peers"] == "at-web-2,at-web-3,at-web-4,at-db-2"
-    (said,) = (one for one in disturbances(tmp_path) if one["kind"] == "net.partition")
-    assert said["parameters"] == {"peers": "web, db-2"}
-    assert "web, db-2" in said["commands"]
+    (disturbance,) = (row for row in disturbances(tmp_path) if row["kind"] == "net.partition")
+    assert disturbance["parameters"] == {"peers": "web, db-2"}
+    assert "web, db-2" in disturbance["commands"]
 
 
 STICKY = CRASH.replace("for_s = 15.0", "sticky = true")
@@ -200,6 +206,6 @@ STICKY = CRASH.replace("for_s = 15.0", "sticky = true")
 def test_a_fault_that_cannot_be_is_refused_with_its_key(
     tmp_path: Path, fault: str, repeat: str, key: str
 ) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         changed(tmp_path, f"{fault}repeat = {repeat}\n" if repeat else fault)
-    assert f"faults.0.{key}" in str(caught.value)
+    assert f"faults.0.{key}" in str(error.value)

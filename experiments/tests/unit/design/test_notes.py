@@ -42,8 +42,42 @@ def test_a_standby_is_noted_by_what_its_role_says_of_state() -> None:
     for state, code in (("own", "spare-without-state"), (None, "state-not-said"),
                         ("copied", None), ("none", None)):  # fmt: skip
         roles = {**design.roles, "redis": redis.model_copy(update={"state": state})}
-        found = codes(replace(design, roles=roles), plans=False)
-        assert found == ({("store", code), ("direct", code)} if code else set())
+        pairs = codes(replace(design, roles=roles), plans=False)
+        assert pairs == ({("store", code), ("direct", code)} if code else set())
+
+
+def test_a_standby_of_a_tier_that_is_promoted_is_none_of_these(tmp_path: Path) -> None:
+    read = design(tmp_path)
+    tiers = {
+        "store": read.fleet.tiers["web"].model_copy(
+            update={"role": "redis", "standby": 1, "calls": ("sentinels",)}
+        ),
+        "sentinels": read.fleet.tiers["web"].model_copy(
+            update={"role": "redis-sentinel", "calls": ()}
+        ),
+    }
+    fleet = read.fleet.model_copy(
+        update={"tiers": tiers, "arbiters": {"store": next(iter(read.fleet.arbiters.values()))}}
+    )
+    assert [note.code for note in notes_on(fleet, read.roles, True)] == []
+    alone = {"store": tiers["store"].model_copy(update={"calls": ()})}
+    fleet = fleet.model_copy(update={"tiers": alone})
+    assert [note.code for note in notes_on(fleet, read.roles, True)] == ["spare-without-state"]
+
+
+def test_a_tier_that_promotes_itself_is_noted_if_a_loss_leaves_too_few(tmp_path: Path) -> None:
+    read = design(tmp_path)
+    for nodes, expected in ((2, ["too-few-to-promote"]), (3, [])):
+        tier = read.fleet.tiers["web"].model_copy(
+            update={"role": "mariadb-galera", "nodes": nodes, "standby": 1, "calls": ()}
+        )
+        fleet = read.fleet.model_copy(
+            update={
+                "tiers": {"db": tier},
+                "arbiters": {"db": next(iter(read.fleet.arbiters.values()))},
+            }
+        )
+        assert [note.code for note in notes_on(fleet, read.roles, True)] == expected
 
 
 def test_every_role_of_sparecraft_s_that_a_tier_may_have_says_what_state_it_keeps() -> None:
@@ -54,9 +88,9 @@ def test_every_role_of_sparecraft_s_that_a_tier_may_have_says_what_state_it_keep
 def test_caps_beyond_the_hosts_cores_are_told_where_machines_share_a_host(tmp_path: Path) -> None:
     read = design(tmp_path)
     assert caps_of(read.fleet) == pytest.approx(4 * 0.6 + 3 * 1)
-    for cores, told in ((None, False), (6, False), (5, True)):
-        found = {one.code for one in notes_on(read.fleet, read.roles, True, cores)}
-        assert ("caps-beyond-host" in found) is told
+    for cores, expected in ((None, False), (6, False), (5, True)):
+        note_codes = {note.code for note in notes_on(read.fleet, read.roles, True, cores)}
+        assert ("caps-beyond-host" in note_codes) is expected
 
 
 DB = 'db = { policy = "tad", replicas = 1, tokens = 12 }'
@@ -68,27 +102,27 @@ ALLOWED = COPIED.replace(
 
 
 def test_copies_that_must_meet_on_a_server_are_refused_with_what_would_help(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         load_design(write(tmp_path, toml=COPIED))
-    assert refused.value.place.endswith("arms.replicated.settings.db.replicas")
-    assert "probability 1 " in refused.value.got
-    assert "give db 8 nodes" in refused.value.hint  # of 7: 1 - 10 / 21, of 8: 1 - 15 / 28
-    assert "[arms.replicated]" in refused.value.hint
+    assert error.value.place.endswith("arms.replicated.settings.db.replicas")
+    assert "probability 1 " in error.value.got
+    assert "give db 8 nodes" in error.value.hint  # of 7: 1 - 10 / 21, of 8: 1 - 15 / 28
+    assert "[arms.replicated]" in error.value.hint
 
 
 def test_an_arm_may_allow_it_and_the_manifest_says_so(tmp_path: Path) -> None:
     read = load_design(write(tmp_path, toml=ALLOWED))
-    [one] = infeasible_json(read)
-    assert (one["arm"], one["tier"], one["rule"], one["value"], one["limit"], one["allowed"]) == (
+    [row] = infeasible_json(read)
+    assert (row["arm"], row["tier"], row["rule"], row["value"], row["limit"], row["allowed"]) == (
         "replicated", "db", "collision", 1.0, COLLISION_MAX, True,
     )  # fmt: skip
-    again = write(tmp_path, toml=experiment_text(read.experiment, "again"))
-    assert load_design(again).experiment == read.experiment
+    folder = write(tmp_path, toml=experiment_text(read.experiment, "again"))
+    assert load_design(folder).experiment == read.experiment
 
 
 def test_the_limit_itself_may_be_reached(tmp_path: Path) -> None:
-    two = TFVARS.replace("nodes = 3", "nodes = 2")
-    read = load_design(write(tmp_path, tfvars=two))
+    tfvars = TFVARS.replace("nodes = 3", "nodes = 2")
+    read = load_design(write(tmp_path, tfvars=tfvars))
     assert infeasible(read.experiment, read.fleet) == []  # two copies on two servers: 1 / 2
 
 
@@ -103,9 +137,12 @@ def test_stability_is_judged_where_the_utilisation_is_known(
     tmp_path: Path, used: float, rules: list[str]
 ) -> None:
     read = design(tmp_path)
-    found = infeasible(read.experiment, read.fleet, {"replicated": {"web": used, "db": 0.2}})
-    assert [one.rule for one in found] == rules
-    assert all((one.arm, one.tier, one.value) == ("replicated", "web", used) for one in found)
+    violations = infeasible(read.experiment, read.fleet, {"replicated": {"web": used, "db": 0.2}})
+    assert [violation.rule for violation in violations] == rules
+    assert all(
+        (violation.arm, violation.tier, violation.value) == ("replicated", "web", used)
+        for violation in violations
+    )
 
 
 VERDICTS = ("same", "approximated:", "not possible:")
@@ -131,8 +168,8 @@ def test_a_kind_is_where_its_row_says_by_the_platform_or_the_agent(kind: str) ->
     stand_in = Ec2Machines.through_agent.get(kind)
     assert stand_in is None or ec2.startswith(f"approximated: `{stand_in}` by the agent")
     assert local.startswith("agent") == (kind not in MACHINE_KINDS)
-    offered = (ROOT / "agents/nodeagent/README.md").read_text()
+    readme = (ROOT / "agents/nodeagent/README.md").read_text()
     by_agent = Ec2Machines.through_agent.get(kind, kind)
     if by_agent not in MACHINE_KINDS:
-        assert f"`{by_agent}`" in offered
+        assert f"`{by_agent}`" in readme
     assert kind not in LocalPlatform.through_agent

@@ -13,7 +13,7 @@ from experiments.design import Design, load_design, operation_set
 from experiments.design.experiment import OPERATIONS, Experiment, Load
 from experiments.design.notes import operation_notes
 from experiments.design.operation_set import files_of
-from experiments.design.operations import parsed_path
+from experiments.design.operations import parse_json_path
 from experiments.design.text import experiment_text
 from experiments.design.workloads import Population, population_of, reads_of
 from experiments.paths import ROOT
@@ -33,33 +33,33 @@ def population(read_design: Design) -> Population:
 
 
 def test_operations_are_the_workload_of_a_design_without_python(tmp_path: Path) -> None:
-    found = read(tmp_path, PAGE, LOG_IN, BUY, SESSION, keys=USERS)
-    assert found.experiment.load.user == OPERATIONS
-    asked = population(found)
-    assert [one.name for one in asked.operations] == ["page", "log in", "buy"]
-    assert asked.weights == (1.0, 0.0, 0.0), "a step of a session is not asked by itself"
-    assert [step.operation for step in asked.sessions[0].steps] == [1, 2]
-    assert asked.sessions[0].steps[1].think_s_max == 2.0
-    assert asked.table is not None
-    assert asked.table.rows == (("ann",), ("bob",))
-    buy = asked.operations[2].http
+    shop_design = read(tmp_path, PAGE, LOG_IN, BUY, SESSION, keys=USERS)
+    assert shop_design.experiment.load.user == OPERATIONS
+    demand = population(shop_design)
+    assert [operation.name for operation in demand.operations] == ["page", "log in", "buy"]
+    assert demand.weights == (1.0, 0.0, 0.0), "a step of a session is not asked by itself"
+    assert [step.operation for step in demand.sessions[0].steps] == [1, 2]
+    assert demand.sessions[0].steps[1].think_s_max == 2.0
+    assert demand.table is not None
+    assert demand.table.rows == (("ann",), ("bob",))
+    buy = demand.operations[2].http
     assert buy is not None
     assert buy.status == ((201, 201), (300, 399), (404, 410))
 
 
 def test_operations_without_checks_are_noted(tmp_path: Path) -> None:
-    found = read(tmp_path, PAGE, LOG_IN, BUY, SESSION, keys=USERS).experiment.load
-    (note,) = operation_notes(found)
+    load = read(tmp_path, PAGE, LOG_IN, BUY, SESSION, keys=USERS).experiment.load
+    (note,) = operation_notes(load)
     assert note.code == "answers-unchecked"
     assert "page" in note.text
     assert "log in" not in note.text, "a value that it takes is a check"
-    checked = PAGE + 'checks = [{ text = "a" }]\n'
-    assert not list(operation_notes(read(tmp_path / "checked", checked).experiment.load))
+    page_with_check = PAGE + 'checks = [{ text = "a" }]\n'
+    assert not list(operation_notes(read(tmp_path / "checked", page_with_check).experiment.load))
 
 
 def test_only_gets_are_reads_that_an_arbiter_may_copy(tmp_path: Path) -> None:
-    found = read(tmp_path, PAGE, LOG_IN, BUY, SESSION, keys=USERS)
-    assert reads_of(found.workloads, OPERATIONS) == pytest.approx(1 / 3)
+    shop_design = read(tmp_path, PAGE, LOG_IN, BUY, SESSION, keys=USERS)
+    assert reads_of(shop_design.workloads, OPERATIONS) == pytest.approx(1 / 3)
 
 
 def test_a_design_with_operations_is_read_back_from_its_own_text(tmp_path: Path) -> None:
@@ -74,9 +74,9 @@ def test_a_design_with_operations_is_read_back_from_its_own_text(tmp_path: Path)
 
 def test_its_files_are_named(tmp_path: Path) -> None:
     upload = '[[load.operations]]\nname = "up"\npath = "/"\nbody = { file = "users.csv" }\n'
-    found = read(tmp_path, PAGE, upload, keys=USERS)
-    assert files_of(found.experiment.load) == ("users.csv",)
-    http = population(found).operations[1].http
+    shop_design = read(tmp_path, PAGE, upload, keys=USERS)
+    assert files_of(shop_design.experiment.load) == ("users.csv",)
+    http = population(shop_design).operations[1].http
     assert http is not None
     assert http.body is not None
     assert [part.text for part in http.body] == ["user\nann\nbob\n"]
@@ -164,14 +164,14 @@ def test_a_body_of_50_mb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
      ("a[", None)],
 )  # fmt: skip
 def test_a_json_path_is_keys_and_places(text: str, steps: tuple[str | int, ...] | None) -> None:
-    assert parsed_path(text) == steps
+    assert parse_json_path(text) == steps
 
 
 @pytest.mark.parametrize("page", ["docs/your-own-service.md", "experiments/load/README.md"])
 def test_the_operations_that_documents_show_can_be_asked(page: str) -> None:
     blocks = re.findall(r"^```toml[^\n]*\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S)
-    shown = [tomllib.loads(one)["load"] for one in blocks if "[[load.operations]]" in one]
-    assert shown
-    for load in shown:
-        needed = {"arrivals": "poisson", "rate_per_s": 1.0}
-        assert Load.model_validate({**needed, **load}).operations
+    loads = [tomllib.loads(block)["load"] for block in blocks if "[[load.operations]]" in block]
+    assert loads
+    for load in loads:
+        defaults = {"arrivals": "poisson", "rate_per_s": 1.0}
+        assert Load.model_validate({**defaults, **load}).operations

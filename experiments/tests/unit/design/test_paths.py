@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from ipaddress import IPv4Network
@@ -10,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from core.errors import EnvironmentMissing, InputError
-from experiments.cli import app
 from experiments.commands.report import newest
 from experiments.design import designs_available, load_design
 from experiments.design.design import DESIGNS
@@ -24,7 +21,7 @@ from experiments.testbed.platforms.local.addresses import (
     networks_of,
     ports_of,
 )
-from experiments.tests.called import call, refusal
+from experiments.tests.called import answer, refusal
 from experiments.tests.spec_fixture import TOML, write
 
 BUILT_IN = "mediawiki-noisy"
@@ -51,9 +48,7 @@ def test_check_reads_the_folder_that_one_stands_in(
     here: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     monkeypatch.chdir(here)
-    done = call("check", text, "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["experiment"] == load_design(here).fleet.experiment
+    assert answer("check", text)["experiment"] == load_design(here).fleet.experiment
 
 
 @pytest.mark.parametrize("text", ["./none", "..", "/", "./mediawiki-policies"])
@@ -65,10 +60,10 @@ def test_a_path_without_a_design_is_refused(here: Path, text: str) -> None:
 
 
 def test_a_name_that_is_a_folder_here_too_is_refused_with_both(here: Path) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         load_design(BUILT_IN)
-    assert f"./{BUILT_IN}" in caught.value.hint
-    assert str(DESIGNS / BUILT_IN) in caught.value.hint
+    assert f"./{BUILT_IN}" in error.value.hint
+    assert str(DESIGNS / BUILT_IN) in error.value.hint
     (here / "experiment.toml").unlink()  # a folder of something else is in nobody's way
     assert load_design(BUILT_IN).directory == (DESIGNS / BUILT_IN).resolve()
 
@@ -99,33 +94,35 @@ def test_report_looks_below_a_path_and_nowhere_else(
         newest("./shop", Path("results"))
 
 
-def _addresses(stated: dict[str, Any], kept: dict[str, Any], *others: dict[str, Any]) -> Any:
-    return choose_addresses(stated, kept, further_entries=["side"], taken_ports=ports_of(others),
-                  taken_networks=networks_of(others))  # fmt: skip
+def _addresses(stated: dict[str, Any], current: dict[str, Any], *fleets: dict[str, Any]) -> Any:
+    return choose_addresses(stated, current, further_entries=["side"], taken_ports=ports_of(fleets),
+                  taken_networks=networks_of(fleets))  # fmt: skip
 
 
 def test_a_fleet_gets_what_no_other_fleet_has() -> None:
     fleets: list[dict[str, Any]] = []
     for _ in range(16):
         fleets.append(_addresses({}, {}, *fleets))
-    networks = [IPv4Network(one[name]) for one in fleets for name in ("data_cidr", "control_cidr")]
+    networks = [
+        IPv4Network(fleet[name]) for fleet in fleets for name in ("data_cidr", "control_cidr")
+    ]
     assert not any(a.overlaps(b) for a in networks for b in networks if a is not b)
     assert len(ports_of(fleets)) == 16 * (len(PORTS) + 1)
     data, control = (str(fleets[-1][name]) for name in ("data_cidr", "control_cidr"))
     assert data.removeprefix("198.18") == control.removeprefix("198.19")
-    with pytest.raises(EnvironmentMissing) as refused:
+    with pytest.raises(EnvironmentMissing) as error:
         _addresses({}, {}, *fleets)
-    assert refused.value.place == "address ranges of the fleet"
+    assert error.value.place == "address ranges of the fleet"
 
 
 def test_what_is_stated_is_not_chosen_and_its_twin_follows() -> None:
     stated = {"entry_port": 18100, "control_cidr": "198.19.64.0/18"}
-    chosen = _addresses(stated, {}, {"influxdb_port": PORTS["influxdb_port"]})
-    assert chosen["data_cidr"] == "198.18.64.0/18"
-    assert not chosen.keys() & stated.keys()
-    assert chosen["influxdb_port"] > PORTS["influxdb_port"]
-    both = {"data_cidr": "198.18.0.0/16", "control_cidr": "198.19.0.0/16"}
-    assert not _addresses(both, {}).keys() & both.keys()
+    addresses = _addresses(stated, {}, {"influxdb_port": PORTS["influxdb_port"]})
+    assert addresses["data_cidr"] == "198.18.64.0/18"
+    assert not addresses.keys() & stated.keys()
+    assert addresses["influxdb_port"] > PORTS["influxdb_port"]
+    cidrs = {"data_cidr": "198.18.0.0/16", "control_cidr": "198.19.0.0/16"}
+    assert not _addresses(cidrs, {}).keys() & cidrs.keys()
 
 
 def test_a_fleet_that_is_up_keeps_its_addresses() -> None:
@@ -135,34 +132,28 @@ def test_a_fleet_that_is_up_keeps_its_addresses() -> None:
 
 
 def test_a_port_that_somebody_listens_on_is_not_taken() -> None:
-    free = _addresses({}, {})["entry_port"]
+    port = _addresses({}, {})["entry_port"]
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", free))
+        listener.bind(("127.0.0.1", port))
         listener.listen()
-        assert _addresses({}, {})["entry_port"] > free
+        assert _addresses({}, {})["entry_port"] > port
 
 
 def test_a_stated_port_is_not_chosen_for_something_else() -> None:
-    chosen = _addresses({"entry_port": PORTS["influxdb_port"]}, {})
-    assert chosen["influxdb_port"] != PORTS["influxdb_port"]
+    addresses = _addresses({"entry_port": PORTS["influxdb_port"]}, {})
+    assert addresses["influxdb_port"] != PORTS["influxdb_port"]
 
 
 STATED = "seed = 20260101\n"
 UNSTATED = TOML.replace(STATED, "")
 
 
-def told(*words: str) -> dict[str, Any]:
-    done = CliRunner().invoke(app, [*words, "--json"])
-    assert done.exit_code == 0, done.output
-    return dict(json.loads(done.stdout))
-
-
 def test_a_design_without_a_seed_has_another_each_time(tmp_path: Path) -> None:
     assert STATED in TOML
     folder = write(tmp_path, toml=UNSTATED)
-    seen = {load_design(folder).experiment.design.seed for _ in range(3)}
-    assert len(seen) > 1
+    seeds = {load_design(folder).experiment.design.seed for _ in range(3)}
+    assert len(seeds) > 1
 
 
 def test_the_manifest_has_the_seed_that_was_drawn(tmp_path: Path) -> None:
@@ -173,14 +164,15 @@ def test_the_manifest_has_the_seed_that_was_drawn(tmp_path: Path) -> None:
 
 def test_a_seed_that_is_given_goes_before_the_designs(tmp_path: Path) -> None:
     for toml in (TOML, UNSTATED):
-        own = load_design(write(tmp_path, toml=toml), seed=5).experiment.design
-        assert (own.seed, own.seed_is_stated) == (5, True)
+        order = load_design(write(tmp_path, toml=toml), seed=5).experiment.design
+        assert (order.seed, order.seed_is_stated) == (5, True)
     assert load_design(write(tmp_path)).experiment.design.seed == 20260101
 
 
 def test_check_and_a_dry_run_say_the_seed_and_whether_the_next_run_has_it(tmp_path: Path) -> None:
     folder = str(write(tmp_path, toml=UNSTATED))
-    assert told("check", folder)["seed"]["stated"] is False
-    given = told("run", folder, "--dry-run", "--seed", "5")
-    assert given["seed"] == {"value": 5, "stated": True}
-    assert told("run", folder, "--dry-run", "--seed", "5")["disturbances"] == given["disturbances"]
+    assert answer("check", folder)["seed"]["stated"] is False
+    first_report = answer("run", folder, "--dry-run", "--seed", "5")
+    assert first_report["seed"] == {"value": 5, "stated": True}
+    second_report = answer("run", folder, "--dry-run", "--seed", "5")
+    assert second_report["disturbances"] == first_report["disturbances"]

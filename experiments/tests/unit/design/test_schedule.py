@@ -55,24 +55,24 @@ def experiment(tmp_path: Path) -> Experiment:
 def test_arrivals_ascend_within_the_window_and_depend_on_the_seed_alone(
     seed: int, rate_per_s: float, duration_s: float, kind: str
 ) -> None:
-    drawn = arrivals(kind, rate_per_s, duration_s, seed)  # type: ignore[arg-type]
+    times_s = arrivals(kind, rate_per_s, duration_s, seed)  # type: ignore[arg-type]
     again = arrivals(kind, rate_per_s, duration_s, seed)  # type: ignore[arg-type]
     longer = arrivals(kind, rate_per_s, 2 * duration_s, seed)  # type: ignore[arg-type]
-    assert np.array_equal(drawn, again)
-    assert np.array_equal(longer[longer < duration_s], drawn)
-    assert (np.diff(drawn) >= 0).all()
-    assert ((drawn >= 0) & (drawn < duration_s)).all()
+    assert np.array_equal(times_s, again)
+    assert np.array_equal(longer[longer < duration_s], times_s)
+    assert (np.diff(times_s) >= 0).all()
+    assert ((times_s >= 0) & (times_s < duration_s)).all()
 
 
 @pytest.mark.parametrize("seed", [1, 20260101])
 def test_poisson_arrivals_have_the_rate_and_the_variance_of_a_poisson_process(seed: int) -> None:
     rate_per_s, duration_s = 50.0, 4000.0
-    drawn = arrivals("poisson", rate_per_s, duration_s, seed)
+    times_s = arrivals("poisson", rate_per_s, duration_s, seed)
     expected = rate_per_s * duration_s
-    assert abs(len(drawn) - expected) < 5 * np.sqrt(expected)
-    counts = np.bincount(drawn.astype(int), minlength=int(duration_s))
+    assert abs(len(times_s) - expected) < 5 * np.sqrt(expected)
+    counts = np.bincount(times_s.astype(int), minlength=int(duration_s))
     assert counts.var() / counts.mean() == pytest.approx(1.0, abs=0.15)
-    assert not np.array_equal(drawn[:10], arrivals("poisson", rate_per_s, 1.0, seed + 1)[:10])
+    assert not np.array_equal(times_s[:10], arrivals("poisson", rate_per_s, 1.0, seed + 1)[:10])
 
 
 def test_constant_arrivals_are_evenly_spaced() -> None:
@@ -84,22 +84,22 @@ def test_constant_arrivals_are_evenly_spaced() -> None:
 def test_pages_are_of_the_list_and_depend_on_the_seed_alone(
     seed: int, pages: int, count: int
 ) -> None:
-    chosen = operation_choices(pages, count, seed, 0.8)
-    assert len(chosen) == count
-    assert ((chosen >= 0) & (chosen < pages)).all()
-    assert np.array_equal(chosen, operation_choices(pages, count, seed, 0.8))
+    choices = operation_choices(pages, count, seed, 0.8)
+    assert len(choices) == count
+    assert ((choices >= 0) & (choices < pages)).all()
+    assert np.array_equal(choices, operation_choices(pages, count, seed, 0.8))
 
 
 def test_some_pages_are_popular_and_not_the_first_of_the_alphabet() -> None:
-    chosen = operation_choices(1000, 200_000, 5, 0.8)
-    counts = np.sort(np.bincount(chosen, minlength=1000))[::-1]
+    choices = operation_choices(1000, 200_000, 5, 0.8)
+    counts = np.sort(np.bincount(choices, minlength=1000))[::-1]
     assert counts[0] / counts[99] == pytest.approx(100**0.8, rel=0.25)  # rank 1 against rank 100
-    assert int(np.argmax(np.bincount(chosen))) != 0
+    assert int(np.argmax(np.bincount(choices))) != 0
 
 
 def test_streams_differ_by_purpose() -> None:
-    drawn = [stream(1, *names).random() for names in [(), ("a",), ("b",), ("a", 1), ("a", 2)]]
-    assert len(set(drawn)) == len(drawn)
+    draws = [stream(1, *names).random() for names in [(), ("a",), ("b",), ("a", 1), ("a", 2)]]
+    assert len(set(draws)) == len(draws)
 
 
 def test_abba_makes_pairs_that_share_their_seed(experiment: Experiment) -> None:
@@ -149,7 +149,7 @@ def test_writes_have_their_share_and_are_the_same_for_both_arms(experiment: Expe
     plan = plan_block(entries, experiment, first, workload)
     again = plan_block(entries, experiment, second, workload)
     assert plan.operation_of == again.operation_of
-    commands = [plan.operations[place].request.split(" ")[0] for place in plan.operation_of]
+    commands = [plan.operations[index].request.split(" ")[0] for index in plan.operation_of]
     assert set(commands) == {"HGETALL", "HSET"}
     assert commands.count("HSET") / len(commands) == pytest.approx(0.5, abs=0.02)
 
@@ -188,8 +188,8 @@ def test_episodes_stay_in_the_window_on_affected_machines_one_at_a_time(
         assert episode.machine in allowed
         _check_kind(episode, interference)
     for machine in allowed:
-        own = [episode for episode in drawn if episode.machine == machine]
-        for before, after in pairwise(own):
+        machine_episodes = [episode for episode in drawn if episode.machine == machine]
+        for before, after in pairwise(machine_episodes):
             assert before.start_s + before.duration_s + GAP_S_MIN <= after.start_s + 1e-9
 
 
@@ -209,8 +209,8 @@ def test_interference_starts_stationary_and_keeps_its_share(fleet: Fleet) -> Non
     interference = Interference(pattern="both", mean_gap_s=40.0, mean_run_s=10.0)
     window_s, machines = 20.0, 7
     windows = [episodes(interference, fleet, window_s, seed) for seed in range(600)]
-    at_start = sum(e.start_s == 0 for drawn in windows for e in drawn) / 600 / machines
-    busy = sum(e.duration_s for drawn in windows for e in drawn) / 600 / machines / window_s
+    at_start = sum(e.start_s == 0 for window in windows for e in window) / 600 / machines
+    busy = sum(e.duration_s for window in windows for e in window) / 600 / machines / window_s
     assert at_start == pytest.approx(0.2, abs=0.03)  # run / (gap + run)
     assert busy == pytest.approx(0.2, abs=0.03)  # as much in a window shorter than a mean gap
 
@@ -230,8 +230,8 @@ def test_another_machine_does_not_shift_the_others(fleet: Fleet) -> None:
 def test_the_neighbours_of_a_tiers_only_node_send_to_the_telemetrys_machine(fleet: Fleet) -> None:
     interference = Interference(pattern="back", kinds=("iperf",), mean_gap_s=5.0)
     db = fleet.tiers["db"].model_copy(update={"nodes": 1})
-    alone = fleet.model_copy(update={"tiers": {**fleet.tiers, "db": db}})
-    drawn = episodes(interference, alone, 300.0, 3)
+    single_node = fleet.model_copy(update={"tiers": {**fleet.tiers, "db": db}})
+    drawn = episodes(interference, single_node, 300.0, 3)
     assert {(episode.machine, episode.peer) for episode in drawn} == {("db-1", "influxdb-1")}
 
 
@@ -252,9 +252,9 @@ def test_patterns_name_the_front_and_the_back(fleet: Fleet) -> None:
 def test_load_goes_to_the_own_fleet_only_and_in_a_protocol_that_is_spoken(
     experiment: Experiment, entry: str, place: str
 ) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         plan_block({"web": (entry,)}, experiment, blocks(experiment)[0], THREE)
-    assert refused.value.place == place
+    assert error.value.place == place
 
 
 def test_an_operation_without_an_entry_goes_to_the_first_and_an_unknown_one_is_refused(
@@ -265,14 +265,17 @@ def test_an_operation_without_an_entry_goes_to_the_first_and_an_unknown_one_is_r
         "search": ("http://198.18.0.11/",),
         "db": ("mysql://198.18.0.12:3306/",),  # which nothing asks, so it needs no client
     }
-    two = Workload(
+    workload = Workload(
         lambda: Population((Operation("a", "/a", "a"), Operation("b", "/b", "b", "search")), 0.0),
         ("any",),
     )
     block = blocks(experiment)[0]
-    plan = plan_block(entries, experiment, block, two)
-    assert {one.name: one.entry for one in plan.operations} == {"a": "web", "b": "search"}
+    plan = plan_block(entries, experiment, block, workload)
+    assert {operation.name: operation.entry for operation in plan.operations} == {
+        "a": "web",
+        "b": "search",
+    }
     assert set(plan.entries) == {"web", "search"}
-    with pytest.raises(InputError) as refused:
-        plan_block(ENTRIES, experiment, block, two)
-    assert refused.value.place == "workload, operation b"
+    with pytest.raises(InputError) as error:
+        plan_block(ENTRIES, experiment, block, workload)
+    assert error.value.place == "workload, operation b"

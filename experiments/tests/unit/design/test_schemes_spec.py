@@ -40,8 +40,8 @@ def test_the_mechanism_follows_from_scheme_and_standbys(tmp_path: Path) -> None:
     assert mechanism(design.fleet, "web") == "pf"
     assert mechanism(_design(tmp_path, fleet=(NO_STANDBY,)).fleet, "web") == "ara"
     for name in ("schemes-cloud", "schemes-ara", "schemes-pf", "crash-recovery"):
-        known = load_design(name)
-        assert mechanism(known.fleet, "web") in (name.removeprefix("schemes-"), "pf")
+        built_in = load_design(name)
+        assert mechanism(built_in.fleet, "web") in (name.removeprefix("schemes-"), "pf")
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ def test_crashes_are_drawn_ahead_by_machine_and_grow_with_the_window() -> None:
     names = ["web-1", "web-2", "web-3"]
     short = crashes(names, 10.0, 5.0, 105.0, seed=7)
     longer = crashes(names, 10.0, 5.0, 1005.0, seed=7)
-    assert short == tuple(one for one in longer if one[0] < 105.0)
+    assert short == tuple(crash for crash in longer if crash[0] < 105.0)
     assert longer == tuple(sorted(longer))
     assert all(5.0 <= at_s < 1005.0 for at_s, _ in longer)
     # 3 streams of 100 expected crashes each: five standard deviations around 300.
     assert 300 - 5 * 300**0.5 < len(longer) < 300 + 5 * 300**0.5
-    only = tuple(one for one in longer if one[1] == "web-2")
+    only = tuple(crash for crash in longer if crash[1] == "web-2")
     assert crashes(["web-2"], 10.0, 5.0, 1005.0, seed=7) == only

@@ -24,8 +24,8 @@ def design() -> Design:
 
 
 def test_a_tier_that_any_arm_sets_is_set_by_every_arm(design: Design) -> None:
-    asked = {arm: role_settings(design.experiment, arm) for arm in design.experiment.arms}
-    assert asked == {
+    settings = {arm: role_settings(design.experiment, arm) for arm in design.experiment.arms}
+    assert settings == {
         "baseline": {"direct": {}, "store": {}},
         "lru": {
             "direct": {"MAXMEMORY_POLICY": "allkeys-random"},
@@ -79,7 +79,7 @@ def test_an_arm_reaches_the_tiers_that_some_arm_sets_and_their_arbiters(design: 
     machines = [machine(f"{tier}-1", tier, "redis") for tier in design.fleet.tiers]
     machines += [machine("arbiter-store", "store", "arbiter")]
     machines += [machine("store-2", "store", "redis", standby=True)]
-    nodes = {one.name: _Node() for one in machines if not one.standby}
+    nodes = {entry.name: _Node() for entry in machines if not entry.standby}
     fleet = fake_fleet(nodes, {"store": nodes["arbiter-store"]}, machines)
     configure(design, "lru", fleet)
     assert nodes["store-1"].settings == {"MAXMEMORY_POLICY": "allkeys-lru"}
@@ -90,7 +90,7 @@ def test_an_arm_reaches_the_tiers_that_some_arm_sets_and_their_arbiters(design: 
     configure(design, "lfu", fleet)
     assert nodes["direct-1"].settings == {}
     assert revert_everything(fleet) == []
-    assert {name: (one.settings, one.restarts) for name, one in nodes.items()} == {
+    assert {name: (node.settings, node.restarts) for name, node in nodes.items()} == {
         "store-1": ({}, 3), "direct-1": ({}, 2), "other-1": ({}, 0), "arbiter-store": ({}, 0),
     }  # fmt: skip
 
@@ -100,11 +100,11 @@ def test_the_look_ahead_of_an_arm_reaches_its_arbiter_and_ends_with_the_next(
 ) -> None:
     few = Arm(settings={"store": TierSettings(policy="tad", tokens=3, look_ahead=0)})
     arms = {"few": few, "all": Arm(settings={"store": TierSettings(policy="tad", tokens=3)})}
-    both = replace(design, experiment=design.experiment.model_copy(update={"arms": arms}))
+    two_arms = replace(design, experiment=design.experiment.model_copy(update={"arms": arms}))
     arbiter = _Node()
     fleet = fake_fleet({}, {"store": arbiter}, [])
     for arm, look_ahead in [("few", 0), ("all", None)]:
-        configure(both, arm, fleet)
+        configure(two_arms, arm, fleet)
         assert arbiter.policy == ("tad", 3, look_ahead)
 
 
@@ -113,9 +113,9 @@ def test_replies_are_compared_as_the_arm_says_in_an_order_that_an_arbiter_takes(
 ) -> None:
     settings = TierSettings(replicas=2, compare="refuse")
     arms = {"compared": Arm(settings={"store": settings}), "plain": Arm()}
-    both = replace(design, experiment=design.experiment.model_copy(update={"arms": arms}))
+    two_arms = replace(design, experiment=design.experiment.model_copy(update={"arms": arms}))
     arbiter = _Node()
     fleet = fake_fleet({}, {"store": arbiter}, [])
     for arm, expected in [("compared", (2, "refuse")), ("plain", (1, "off"))] * 2:
-        configure(both, arm, fleet)
+        configure(two_arms, arm, fleet)
         assert (arbiter.replicas, arbiter.compare) == expected

@@ -13,13 +13,13 @@ from experiments.design.feasible import infeasible
 from experiments.kinds.tune.section import TuneSection
 
 
-def differences(one: Arm, other: Arm) -> set[tuple[str, str]]:
+def differences(arm: Arm, next_arm: Arm) -> set[tuple[str, str]]:
     """Differences by tier without tokens: they are the policy's."""
     return {
         (tier, key)
         for tier in ("web", "db")
         for key in ("policy", "replicas", "look_ahead")
-        if getattr(one.of(tier), key) != getattr(other.of(tier), key)
+        if getattr(arm.of(tier), key) != getattr(next_arm.of(tier), key)
     }
 
 
@@ -46,7 +46,7 @@ def test_each_arm_differs_from_the_one_before_it_in_one_thing(
 ) -> None:
     design = load_design(name)
     arms = design.experiment.arms.values()
-    assert [differences(*two) for two in pairwise(arms)] == steps
+    assert [differences(*pair) for pair in pairwise(arms)] == steps
     assert infeasible(design.experiment, design.fleet) == []
     assert design.experiment.interference.pattern == "both"
 
@@ -61,8 +61,10 @@ def test_the_replicator_has_the_paper_s_policy_and_a_budget_for_a_p99() -> None:
     design = load_design("mediawiki-replicator")
     section = kinds.section_of(kinds.find("tune"), design)
     assert isinstance(section, TuneSection)
-    made = kinds.find("tune").adapted(design, section)
-    assert list(made.experiment.arms) == ["1,1", "1,2", "1,3", "2,1"]
-    assert {arm.of("web").policy for arm in made.experiment.arms.values()} == {"tad-paper"}
-    each = section.requests_max / 2
-    assert each - int(0.99 * each) >= 10, "samples beyond the p99 of each r"
+    adapted_design = kinds.find("tune").adapted(design, section)
+    assert list(adapted_design.experiment.arms) == ["1,1", "1,2", "1,3", "2,1"]
+    assert {arm.of("web").policy for arm in adapted_design.experiment.arms.values()} == {
+        "tad-paper"
+    }
+    requests_per_arm = section.requests_max / 2
+    assert requests_per_arm - int(0.99 * requests_per_arm) >= 10, "samples beyond the p99 of each r"

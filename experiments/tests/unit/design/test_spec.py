@@ -4,25 +4,29 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from core.config_file import Strict
 from core.errors import InputError
 from experiments.design import load_design
 from experiments.design.contracts import DEFAULT_POLICY
+from experiments.design.design import DESIGNS
 from experiments.design.experiment import Phases, Selector
 from experiments.design.injections import selected
 from experiments.design.schedule import blocks
+from experiments.paths import ROOT
 from experiments.tests.spec_fixture import TFVARS, TOML, design, role, write
 
 
 def refusal(directory: Path, tfvars: str = TFVARS, toml: str = TOML) -> str:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         load_design(write(directory, tfvars, toml))
-    assert caught.value.exit_code == 2
-    return str(caught.value).replace(str(directory) + "/", "")
+    assert error.value.exit_code == 2
+    return str(error.value).replace(str(directory) + "/", "")
 
 
 def test_a_design_is_read_with_defaults_and_tier_order(tmp_path: Path) -> None:
@@ -35,6 +39,12 @@ def test_a_design_is_read_with_defaults_and_tier_order(tmp_path: Path) -> None:
     assert read.experiment.load.response_timeout_s == 6.0
     assert read.experiment.interference.mean_gap_s == 40.0
     assert list(read.experiment.arms) == ["baseline", "replicated"]
+
+
+def test_the_editors_schema_accepts_every_built_in_design() -> None:
+    schema = json.loads((ROOT / "contracts/experiment.schema.json").read_text())
+    for file in DESIGNS.glob("*/experiment.toml"):
+        jsonschema.validate(tomllib.loads(file.read_text()), schema)
 
 
 def test_one_arm_is_a_design_too(tmp_path: Path) -> None:
@@ -76,9 +86,9 @@ def test_a_kind_has_a_section_of_its_own(tmp_path: Path) -> None:
     read = load_design(write(tmp_path, toml=lines + "[roundabout]\nturns = 3\n"))
     assert read.section(Turns) == Turns(turns=3)
     read = load_design(write(tmp_path, toml=lines + '[roundabout]\nturns = "x"\n'))
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         read.section(Turns)
-    assert caught.value.place == f"{tmp_path}/experiment.toml:37: roundabout.turns"
+    assert error.value.place == f"{tmp_path}/experiment.toml:37: roundabout.turns"
 
 
 def test_selectors_name_machines_by_tier_and_by_name(tmp_path: Path) -> None:
@@ -244,20 +254,20 @@ def test_a_design_brings_its_own_role_and_what_users_ask_of_it(
         TFVARS.replace('role = "mediawiki"', 'role = "own"'),
         TOML.replace('user = "wiki-reader"', 'user = "mine"'),
     )
-    stated = {"summary": "Its own", "protocol": protocol, "port": 80, "calls": [{}]}
-    role(directory, "own", stated, "Dockerfile")
+    values = {"summary": "Its own", "protocol": protocol, "port": 80, "calls": [{}]}
+    role(directory, "own", values, "Dockerfile")
     (directory / "workload.py").write_text(WORKLOAD.replace("ENTRY", repr(entry)))
     if said is None:
         assert load_design(directory).workloads["mine"].roles == ("own",)
         return
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         load_design(directory)
-    assert said in str(refused.value)
+    assert said in str(error.value)
 
 
 def test_at_a_low_calibrated_rate_a_block_is_measured_longer_up_to_twice() -> None:
-    stated = Phases(warm_up=4.0, measure=20.0, requests=55)
-    assert stated.at(5.0) == Phases(warm_up=4.0, measure=20.0)
-    assert stated.at(2.0).measure == 27.5
-    assert stated.at(0.5).measure == 40.0
+    phases = Phases(warm_up=4.0, measure=20.0, requests=55)
+    assert phases.at(5.0) == Phases(warm_up=4.0, measure=20.0)
+    assert phases.at(2.0).measure == 27.5
+    assert phases.at(0.5).measure == 40.0
     assert Phases(warm_up=4.0, measure=20.0).at(0.5).measure == 20.0

@@ -14,16 +14,16 @@ from experiments.design.roles import Role, find_roles
 HTTP: dict[str, Any] = {"summary": "a service", "protocol": "http", "port": 80}
 
 
-def found(tmp_path: Path, **told: Any) -> Role:
+def found(tmp_path: Path, **keys: Any) -> Role:
     folder = tmp_path / "roles" / "shop"
     (folder / "context").mkdir(parents=True, exist_ok=True)
-    (folder / "role.json").write_text(json.dumps({**HTTP, **told}))
+    (folder / "role.json").write_text(json.dumps({**HTTP, **keys}))
     return find_roles(tmp_path)["shop"]
 
 
-def refused(tmp_path: Path, **told: Any) -> str:
+def refused(tmp_path: Path, **keys: Any) -> str:
     with pytest.raises(InputError) as error:
-        found(tmp_path, **told)
+        found(tmp_path, **keys)
     return error.value.place.rpartition(": ")[2]
 
 
@@ -54,6 +54,8 @@ def test_a_role_without_a_stock_image_still_brings_its_scripts(tmp_path: Path) -
         ({"image": "a", "process": {"user": "me; rm"}}, "process.user"),
         ({"image": "a", "process": {"workdir": "srv"}}, "process.workdir"),
         ({"environment": {"a.b": "1"}}, "environment"),
+        ({"promotion": {"role": "etcd", "state": "copied", "takes_s": 9}}, "promotion.role"),
+        ({"promotion": {"role": "etcd", "state": "copied", "takes_s": 0}}, "promotion.takes_s"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_key(

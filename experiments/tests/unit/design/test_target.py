@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import pytest
 
 from core.errors import InputError
-from experiments.design.target import Target, addresses, resolved
+from experiments.design.target import Target, addresses, resolve
 
 
 class Names:
     """A resolver that knows these, and counts how often it was asked."""
 
-    def __init__(self, **known: str) -> None:
-        self.known = {name.replace("_", "."): found.split() for name, found in known.items()}
+    def __init__(self, **hosts: str) -> None:
+        self.known = {name.replace("_", "."): text.split() for name, text in hosts.items()}
         self.asked = 0
 
     def __call__(self, host: str) -> Sequence[str]:
@@ -34,48 +34,52 @@ NAMES = Names(localhost="127.0.0.1", shop_test="10.1.2.3", two_test="10.1.2.4 10
 
 
 def refused(url: str, *allowed: str) -> InputError:
-    with pytest.raises(InputError) as found:
-        resolved("--target", url, allowed, NAMES)
-    return found.value
+    with pytest.raises(InputError) as error:
+        resolve(url, allowed, NAMES)
+    return error.value
 
 
 def test_a_name_of_this_machine_may_be_asked_as_it_is() -> None:
     for url in ("http://localhost:81", "http://127.0.0.1:81/", "http://inner.test:81"):
-        assert resolved("--target", url, (), NAMES).entry == "http://127.0.0.1:81/"
+        assert resolve(url, (), NAMES).entry == "http://127.0.0.1:81/"
 
 
 def test_any_other_host_has_to_be_typed_twice() -> None:
-    for host, at in (("shop.test", "10.1.2.3"), ("10.1.2.3", "10.1.2.3"), ("8.8.8.8", "8.8.8.8")):
+    for host, address in (
+        ("shop.test", "10.1.2.3"),
+        ("10.1.2.3", "10.1.2.3"),
+        ("8.8.8.8", "8.8.8.8"),
+    ):
         assert host in refused(f"http://{host}/").got
         assert host in refused(f"http://{host}/", "other.test").got
-        found = resolved("--target", f"http://{host.upper()}", (host,), NAMES)
-        assert (found.host, found.address, found.port) == (host, at, 80)
+        target = resolve(f"http://{host.upper()}", (host,), NAMES)
+        assert (target.host, target.address, target.port) == (host, address, 80)
 
 
 def test_a_name_is_resolved_once_and_load_goes_to_its_first_address() -> None:
     names = Names(two_test="10.1.2.4 10.1.2.5")
-    found = resolved("--target", "http://two.test:8080", ("two.test",), names)
+    target = resolve("http://two.test:8080", ("two.test",), names)
     assert names.asked == 1
-    assert found == Target(scheme="http", host="two.test", port=8080, address="10.1.2.4")
-    assert (found.entry, found.authority) == ("http://10.1.2.4:8080/", "two.test:8080")
+    assert target == Target(scheme="http", host="two.test", port=8080, address="10.1.2.4")
+    assert (target.entry, target.authority) == ("http://10.1.2.4:8080/", "two.test:8080")
 
 
 def test_an_ipv6_address_stands_in_brackets() -> None:
-    found = resolved("--target", "http://[::1]:8080/", (), NAMES)
-    assert (found.host, found.address) == ("::1", "::1")
-    assert (found.entry, found.authority) == ("http://[::1]:8080/", "[::1]:8080")
+    target = resolve("http://[::1]:8080/", (), NAMES)
+    assert (target.host, target.address) == ("::1", "::1")
+    assert (target.entry, target.authority) == ("http://[::1]:8080/", "[::1]:8080")
     for allowed in ("2001:DB8::5", "[2001:db8::5]"):
-        found = resolved("--target", "https://[2001:db8::5]", (allowed,), NAMES)
-        assert (found.url, found.port) == ("https://[2001:db8::5]/", 443)
+        target = resolve("https://[2001:db8::5]", (allowed,), NAMES)
+        assert (target.url, target.port) == ("https://[2001:db8::5]/", 443)
     assert refused("http://[2001:db8::5]/").place == "--target"
-    found = resolved("--target", "http://six.test", ("six.test",), NAMES)
-    assert (found.entry, found.authority) == ("http://[2001:db8::6]:80/", "six.test")
+    target = resolve("http://six.test", ("six.test",), NAMES)
+    assert (target.entry, target.authority) == ("http://[2001:db8::6]:80/", "six.test")
 
 
 def test_addresses_of_this_host_s_resolver_begin_with_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [(socket.AF_INET6, "2001:db8::7"), (socket.AF_INET, "10.1.2.6")] * 2
-    found = [(family, 1, 6, "", (address, 0)) for family, address in answers]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: found)
+    entries = [(family, 1, 6, "", (address, 0)) for family, address in answers]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: entries)
     assert addresses("both.test") == ["10.1.2.6", "2001:db8::7"]
 
 

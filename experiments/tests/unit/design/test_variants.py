@@ -11,6 +11,7 @@ from experiments.design import load_design
 from experiments.design.roles import find_roles
 from experiments.paths import ROOT
 from experiments.testbed.platforms.local import variants
+from experiments.tests.started import executable
 
 
 @pytest.mark.parametrize(
@@ -31,14 +32,13 @@ def test_a_fleet_without_arms_asks_for_none(tmp_path: Path) -> None:
 
 
 def test_a_program_that_cannot_be_compiled_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = ROOT / "build" / "tst-variants"
-    program.write_text('#!/bin/sh\necho "no $1 for $2" >&2\nexit 3\n')
-    program.chmod(0o755)
+    text = '#!/bin/sh\necho "no $1 for $2" >&2\nexit 3\n'
+    program = executable(ROOT / "build" / "tst-variants", text)
     monkeypatch.setattr(variants, "BUILD", program)
     try:
-        with pytest.raises(EnvironmentMissing) as refused:
+        with pytest.raises(EnvironmentMissing) as error:
             variants.build({("redis", "ilr")}, print)
     finally:
         program.unlink()
-    assert refused.value.place == "redis, variant ilr"
-    assert "no redis for ilr" in str(refused.value)
+    assert error.value.place == "redis, variant ilr"
+    assert "no redis for ilr" in str(error.value)

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from docs.limplock import DATA, dosed, made, short, standing, table, with_part
+from docs.limplock import (
+    DATA,
+    apply_mechanism,
+    current_results,
+    render_page,
+    replace_part,
+    short_counts,
+    table,
+)
 from experiments.design import load_design
 from experiments.kinds.limplock.row import rows
 from experiments.paths import ROOT
@@ -42,8 +50,8 @@ HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
 def _pages() -> list[str]:
-    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
-    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return [name for name in names.split() if (ROOT / name).exists()]
 
 
@@ -74,16 +82,16 @@ def test_links_of_a_page_lead_somewhere(name: str) -> None:
 
 
 def _tracked() -> list[str]:
-    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    found = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [f"/{name}/" for name in found.splitlines() if (ROOT / name).exists()]
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [f"/{name}/" for name in output.splitlines() if (ROOT / name).exists()]
 
 
 def _paths(page: str) -> set[str]:
     """The paths that a page has between backticks, beside its fenced blocks."""
-    quoted = QUOTED.findall(FENCE.sub("", (ROOT / page).read_text()))
-    found = {one for one in quoted if PATH.fullmatch(one) and not MADE_LATER.search(one)}
-    return found - NO_FILES.get(page, set())
+    spans = QUOTED.findall(FENCE.sub("", (ROOT / page).read_text()))
+    paths = {path for path in spans if PATH.fullmatch(path) and not MADE_LATER.search(path)}
+    return paths - NO_FILES.get(page, set())
 
 
 @pytest.mark.parametrize("page", [page for page in _pages() if _is_one(page, FROM_THE_ROOT)])
@@ -93,11 +101,9 @@ def test_a_path_in_a_page_for_contributors_exists(page: str) -> None:
 
 @pytest.mark.parametrize("page", [page for page in _pages() if _is_one(page, READMES)])
 def test_a_path_in_a_readme_is_one_of_the_project_or_the_end_of_one(page: str) -> None:
-    tracked = _tracked()
+    files = _tracked()
     unknown = {
-        path
-        for path in _paths(page)
-        if not any(f"/{path.rstrip('/')}/" in name for name in tracked)
+        path for path in _paths(page) if not any(f"/{path.rstrip('/')}/" in name for name in files)
     }
     assert unknown == set()
 
@@ -129,89 +135,109 @@ def test_what_troubleshooting_quotes_is_what_messages_say() -> None:
     assert len(rows) >= 10
     code = ["git", "grep", "-qF"]
     places = ["--", "experiments", "ci", "infra", "agents", ":!experiments/tests"]
-    unsaid = [
+    missing = [
         phrase
         for phrase in rows
         if subprocess.run([*code, "-e", phrase, *places], cwd=ROOT, check=False).returncode != 0
     ]
-    assert unsaid == []
+    assert missing == []
 
 
 def test_the_tests_that_the_threat_model_names_exist() -> None:
     page = (ROOT / "docs/security.md").read_text()
     cells = re.findall(r"^\|.*\| ([^|]+) \|$", page, re.M)
-    named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
-    assert len(named) >= 20
-    written = ["git", "grep", "-hoE", "--untracked", r"(def|fn|func) \w+", "--"]
+    tests = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    assert len(tests) >= 20
+    command = ["git", "grep", "-hoE", "--untracked", r"(def|fn|func) \w+", "--"]
     places = ["experiments/tests", "agents", "infra/provider", "infra/roles/tests"]
-    found = subprocess.run(
-        [*written, *places], cwd=ROOT, capture_output=True, text=True, check=True
+    process = subprocess.run(
+        [*command, *places], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert named - {line.split()[1] for line in found.stdout.splitlines()} == set()
+    assert tests - {line.split()[1] for line in process.stdout.splitlines()} == set()
 
 
 KNOWN = rows()
 
 
 def run(when: str, *lines: str) -> str:
-    said = ", ".join(lines)
-    return f'[[runs]]\nwhen = {when}\ncommit = "abc"\nrows = [{said}]\n'
+    row_list = ", ".join(lines)
+    return f'[[runs]]\nwhen = {when}\ncommit = "abc"\nrows = [{row_list}]\n'
 
 
 def line(row: str, operation: str, *, part: str = "", more: str = "") -> str:
-    said = f'["{operation}", "no", "insufficient"]'
-    return f'{{ row = "{row}", part = "{part}", age = "today", said = {said}{more} }}'
+    verdicts = f'["{operation}", "no", "insufficient"]'
+    return f'{{ row = "{row}", part = "{part}", age = "today", said = {verdicts}{more} }}'
 
 
 def test_the_newest_run_of_a_row_counts_though_an_older_one_said_yes() -> None:
     newer = run("2026-11-28T03:09:00Z", line("B1", "insufficient"))
     older = run("2026-11-24T08:59:00Z", line("B1", "yes"))
     for text in (newer + older, older + newer):
-        found = standing(text, KNOWN)["B1", "today"]
-        assert found.verdicts == ("insufficient", "no", "insufficient")
-        assert found.when.day == 28
+        result = current_results(text, KNOWN)["B1", "today"]
+        assert result.verdicts == ("insufficient", "no", "insufficient")
+        assert result.when.day == 28
 
 
 def test_parts_of_a_row_are_one_row() -> None:
     text = run("2026-11-27T03:17:00Z", line("F9", "insufficient", part="source"),
                line("F9", "yes", part="destination"))  # fmt: skip
-    assert standing(text, KNOWN)["F9", "today"].verdicts == ("yes", "no", "insufficient")
+    assert current_results(text, KNOWN)["F9", "today"].verdicts == ("yes", "no", "insufficient")
 
 
 def test_what_a_run_could_not_fill_is_under_dosed_whatever_it_said() -> None:
-    assert dosed(KNOWN["Z5"], ["no", "yes", "insufficient"], 30.0, 62.0) == (
+    assert apply_mechanism(KNOWN["Z5"], ["no", "yes", "insufficient"], 30.0, 62.0) == (
         "under-dosed", "yes", "under-dosed",
     )  # fmt: skip
-    assert dosed(KNOWN["Z5"], ["no", "no", "no"], 120.0, 62.0) == ("no", "no", "no")
-    assert dosed(KNOWN["F8"], ["no", "no", "no"], 2.0, 6.0) == ("no", "under-dosed", "under-dosed")
+    assert apply_mechanism(KNOWN["Z5"], ["no", "no", "no"], 120.0, 62.0) == ("no", "no", "no")
+    assert apply_mechanism(KNOWN["F8"], ["no", "no", "no"], 2.0, 6.0) == (
+        "no",
+        "under-dosed",
+        "under-dosed",
+    )
     with pytest.raises(ValueError, match="Z5"):
-        dosed(KNOWN["Z5"], ["no", "no", "no"], None, None)
+        apply_mechanism(KNOWN["Z5"], ["no", "no", "no"], None, None)
 
 
 def test_the_pages_have_the_counts_of_the_runs_that_count() -> None:
-    counts = short(standing(DATA.read_text(encoding="utf-8"), KNOWN), KNOWN)
+    counts = short_counts(current_results(DATA.read_text(encoding="utf-8"), KNOWN), KNOWN)
     locked_up = re.sub(r"/[\d/]+", "", counts)
     assert locked_up in (ROOT / "README.md").read_text(encoding="utf-8")
     assert counts in (ROOT / "docs/results/README.md").read_text(encoding="utf-8")
 
 
 def test_the_table_has_every_row_of_the_paper_with_its_slowdown() -> None:
-    found = standing(DATA.read_text(encoding="utf-8"), KNOWN)
-    cells = [row.split(" | ") for row in table(found, KNOWN).splitlines()[2:]]
+    results = current_results(DATA.read_text(encoding="utf-8"), KNOWN)
+    cells = [row.split(" | ") for row in table(results, KNOWN).splitlines()[2:]]
     assert len(cells) == 28
-    slower = {one[0].split()[1]: one[2] for one in cells if one[2]}
+    slower = {row[0].split()[1]: row[2] for row in cells if row[2]}
     assert slower == {"F4": "233 ×", "F8": "309 ×", "H4": "172 ×", "Z5": "30 ×", "C1": "2 ×",
                       "B4": "620 ×"}  # fmt: skip
 
 
+def test_the_papers_page_counts_its_own_rows() -> None:
+    page = (ROOT / "docs/results/papers.md").read_text(encoding="utf-8")
+    sections = dict(part.split("\n", 1) for part in re.split(r"^## ", page, flags=re.M)[1:])
+    head, *count_rows = re.findall(r"^\| (.+) \|$", sections.pop("Counts"), re.M)
+    labels = head.split(" | ")[2:]
+    counts = {}
+    for paper, body in sections.items():
+        rows = [row.split(" | ") for row in re.findall(r"^\| (.+) \|$", body, re.M)]
+        agrees = [re.split("[:;]", row[3])[0] for row in rows if len(row) == 4][1:]
+        assert set(agrees) <= set(labels), paper
+        counts[paper] = [str(len(agrees)), *(str(agrees.count(label)) for label in labels)]
+    assert {name: rest for name, *rest in (row.split(" | ") for row in count_rows)} == counts
+
+
 def test_the_page_is_what_is_made_of_its_data() -> None:
-    assert made() == (ROOT / "docs/results/limplock.md").read_text(encoding="utf-8")
+    assert render_page() == (ROOT / "docs/results/limplock.md").read_text(encoding="utf-8")
 
 
 def test_a_part_is_put_between_its_marks_and_nowhere_else() -> None:
-    assert with_part("a <!-- x -->old<!-- /x --> b", "x", "new") == "a <!-- x -->new<!-- /x --> b"
+    assert (
+        replace_part("a <!-- x -->old<!-- /x --> b", "x", "new") == "a <!-- x -->new<!-- /x --> b"
+    )
     with pytest.raises(ValueError, match="x"):
-        with_part("no marks", "x", "new")
+        replace_part("no marks", "x", "new")
 
 
 def test_its_files_and_commands_make_a_design_that_the_check_accepts(reader: Reader) -> None:
@@ -235,16 +261,16 @@ def test_its_compose_file_becomes_a_design_that_the_check_accepts(reader: Reader
 
 
 def test_its_samples_fit_into_its_design(reader: Reader, tmp_path: Path) -> None:
-    """Blocks that the page shows and does not let anybody write: each in place of its own part."""
+    """The page shows some blocks that its reader does not write: each replaces its own part."""
     requests, stages = re.findall(r"^```toml sample\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
     text = (reader.folder / EXPERIMENT / "experiment.toml").read_text()
     parts = r"^(?=\[\[load\.operations\]\]|\[phases\]|\[interference\])"
     head, operations, phases, rest = re.split(parts, text, flags=re.M)
     load, its_phases = re.split(parts, stages, flags=re.M)
     values = 'parameters = "words.csv"\n'
-    asked = [head.replace(values, ""), requests, "\n", phases, rest]
-    varied = [load, values, operations, its_phases, rest]
-    for number, experiment in enumerate(map("".join, (asked, varied))):
+    with_requests = [head.replace(values, ""), requests, "\n", phases, rest]
+    with_stages = [load, values, operations, its_phases, rest]
+    for number, experiment in enumerate(map("".join, (with_requests, with_stages))):
         folder = tmp_path / str(number)
         shutil.copytree(reader.folder / EXPERIMENT, folder)
         (folder / "experiment.toml").write_text(experiment)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import runpy
 import signal
 from collections.abc import Iterator
 from functools import cache
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from experiments import paths
 from experiments.paths import ROOT
 from experiments.tests.started import disposition
 
@@ -73,7 +75,7 @@ def _told(path: Path) -> Told:
     for node in ast.walk(ast.parse(path.read_text())):
         match node:
             case ast.Import():
-                imports |= {one.name for one in node.names}
+                imports |= {alias.name for alias in node.names}
             case ast.ImportFrom():
                 imports.add(node.module or "")
             case ast.List() | ast.Tuple():
@@ -87,10 +89,10 @@ def _told(path: Path) -> Told:
 
 def _starts_without_p(words: list[ast.expr]) -> bool:
     # sys.executable, and a list that begins with -m, have no word before it.
-    said = [str(word.value) if isinstance(word, ast.Constant) else "" for word in words]
+    texts = [str(word.value) if isinstance(word, ast.Constant) else "" for word in words]
     return any(
         word == "-m" and (not before or "python" in before)
-        for before, word in zip(["", *said], said, strict=False)
+        for before, word in zip(["", *texts], texts, strict=False)
     )
 
 
@@ -107,27 +109,27 @@ def test_imports_go_one_way(folder: str) -> None:
         else _code(f"experiments/{folder}")
     )
     allowed = {"", folder, *MAY_IMPORT[folder], *(set() if folder in EVERYWHERE else EVERYWHERE)}
-    against = {
+    violations = {
         f"{path.relative_to(ROOT)}: {module}"
         for path in files
         for module in _told(path).imports
         if _folder(module) not in allowed
     }
-    assert against == set()
+    assert violations == set()
 
 
 def test_every_folder_has_its_place_in_the_order() -> None:
     top = ROOT / "experiments"
-    found = {path.parent.name for path in top.glob("*/__init__.py")}
-    found |= {path.stem for path in top.glob("*.py")} - {"__init__"}
-    assert found - {"tests", "designs"} == set(MAY_IMPORT)
+    names = {path.parent.name for path in top.glob("*/__init__.py")}
+    names |= {path.stem for path in top.glob("*.py")} - {"__init__"}
+    assert names - {"tests", "designs"} == set(MAY_IMPORT)
 
 
 @pytest.mark.parametrize("top", ["core", "experiments", "optimizer", "grafana", "infra"])
 def test_no_test_imports_another(top: str) -> None:
     tests = [path for path in (ROOT / top).rglob("test_*.py") if "tests" in path.parts]
-    against = {path.name: [m for m in _told(path).imports if ".test_" in m] for path in tests}
-    assert {name: modules for name, modules in against.items() if modules} == {}
+    violations = {path.name: [m for m in _told(path).imports if ".test_" in m] for path in tests}
+    assert {name: modules for name, modules in violations.items() if modules} == {}
 
 
 @pytest.mark.parametrize(
@@ -135,18 +137,18 @@ def test_no_test_imports_another(top: str) -> None:
 )
 def test_a_wing_imports_only_what_lies_below_it(top: str, below: set[str]) -> None:
     wings = {"experiments", "optimizer", "grafana", "bench", "core", "docs"}
-    against = {
+    violations = {
         f"{path.relative_to(ROOT)}: {module}"
         for path in _code(top)
         for module in _told(path).imports
         if module.split(".")[0] in wings - below
     }
-    assert against == set()
+    assert violations == set()
 
 
 def test_no_kind_knows_another_but_the_one_it_is_a_special_case_of() -> None:
     kinds = {path.parent.name for path in (ROOT / "experiments/kinds").glob("*/__init__.py")}
-    against = {
+    violations = {
         f"{path.relative_to(ROOT)}: {module}"
         for kind in kinds
         for path in _code(f"experiments/kinds/{kind}")
@@ -155,7 +157,7 @@ def test_no_kind_knows_another_but_the_one_it_is_a_special_case_of() -> None:
             rf"experiments\.kinds\.({'|'.join(kinds - {kind, SPECIAL_OF.get(kind)})})\b", module
         )
     }
-    assert against == set()
+    assert violations == set()
 
 
 def _services() -> set[str]:
@@ -164,13 +166,13 @@ def _services() -> set[str]:
 
 
 def _policies() -> set[str]:
-    stated = json.loads((ROOT / "contracts" / "policies.json").read_text())
-    return {policy["name"] for policy in stated["policies"]}
+    contract = json.loads((ROOT / "contracts" / "policies.json").read_text())
+    return {policy["name"] for policy in contract["policies"]}
 
 
 def _names(path: Path, services: set[str], policies: set[str]) -> set[str]:
-    """The services that a file names, and its policies where it lists more than two: a
-    model may be of two."""
+    """The services that a file names, and its policies if it lists more than two: a model may
+    list two."""
     text = path.read_text()
     words = set(re.findall(r"(?<![A-Za-z])[a-z0-9-]+", text))  # "Slots" is no "lots"
     listed = {name for name in policies if f'"{name}"' in text}
@@ -181,23 +183,23 @@ def _names(path: Path, services: set[str], policies: set[str]) -> set[str]:
 def test_no_service_is_named_and_no_policies_are_listed_outside_their_own_place(top: str) -> None:
     services, policies = _services(), _policies()
     assert {"mediawiki", "redis"} <= services
-    found = {
-        name: named
+    leaks = {
+        name: terms
         for path in _code(top)
         if not (name := str(path.relative_to(ROOT))).startswith(OF_PAPERS)
-        if (named := _names(path, services, policies))
+        if (terms := _names(path, services, policies))
     }
-    assert found == {}
+    assert leaks == {}
 
 
 def _packages(script: str) -> set[str]:
-    (found,) = re.findall(r"^packages=\((.*)\)$", (ROOT / script).read_text(), re.MULTILINE)
-    return set(found.split())
+    (line,) = re.findall(r"^packages=\((.*)\)$", (ROOT / script).read_text(), re.MULTILINE)
+    return set(line.split())
 
 
 def test_an_instance_has_the_packages_of_every_image() -> None:
-    of_images = _packages("ci/base-image")
-    assert _packages("infra/boot/boot.sh") == of_images | {"python3-boto3"}
+    image_packages = _packages("ci/base-image")
+    assert _packages("infra/boot/boot.sh") == image_packages | {"python3-boto3"}
 
 
 _STARTS = re.compile(r"python3? -m (experiments|optimizer|grafana)")
@@ -215,12 +217,12 @@ def test_no_module_is_started_from_the_working_directory() -> None:
     files = [
         path for top in tops for end in ("py", "sh") for path in (ROOT / top).rglob(f"*.{end}")
     ]
-    against = {
+    violations = {
         str(path.relative_to(ROOT)): lines
         for path in files
         if "tests" not in path.parts and (lines := _without_p(path))
     }
-    assert against == {}, "experiments.program starts our modules"
+    assert violations == {}, "experiments.program starts our modules"
 
 
 TOPS = ("bench", "ci", "core", "docs", "experiments", "grafana", "infra", "optimizer", "sparecraft")
@@ -238,10 +240,14 @@ def _all() -> dict[str, str]:
 
 
 def test_hardly_any_docstring_begins_with_a_question_word_and_none_sends_to_the_module() -> None:
-    found = _all()
-    against = {place: text.split("\n")[0] for place, text in found.items() if START.match(text)}
-    assert len(against) <= SHARE_MAX * len(found), against
-    assert {place for place, text in found.items() if "see the module" in text.lower()} == set()
+    docstrings = _all()
+    violations = {
+        place: text.split("\n")[0] for place, text in docstrings.items() if START.match(text)
+    }
+    assert len(violations) <= SHARE_MAX * len(docstrings), violations
+    assert {
+        place for place, text in docstrings.items() if "see the module" in text.lower()
+    } == set()
 
 
 @pytest.fixture
@@ -259,11 +265,26 @@ def test_what_a_test_starts_heeds_ctrl_c_though_the_suite_runs_in_the_background
 
 
 def test_a_callers_terminal_account_and_stack_are_forgotten_and_nothing_else(conftest: Any) -> None:
-    kept = {"PATH": "/bin", "TF_CLI_CONFIG_FILE": "rc", "SPARECRAFT_TEST_SEED": "7", "TERM": "dumb"}
+    remaining = {
+        "PATH": "/bin",
+        "TF_CLI_CONFIG_FILE": "rc",
+        "SPARECRAFT_TEST_SEED": "7",
+        "TERM": "dumb",
+    }
     callers = dict.fromkeys(
         ("COLUMNS", "FORCE_COLOR", "AWS_PROFILE", "TF_WORKSPACE", "TF_VAR_x", "SPARECRAFT_KINDS"),
         "1",
     )
-    environment = kept | callers
+    environment = remaining | callers
     conftest.forget_caller(environment)
-    assert environment == kept
+    assert environment == remaining
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_checkout_in_a_folder_called_rooms_is_no_wheel(tmp_path: Path, installed: bool) -> None:
+    copy = tmp_path / "rooms" / "experiments" / "paths.py"
+    copy.parent.mkdir(parents=True)
+    copy.write_text(Path(paths.__file__).read_text())
+    if installed:
+        (tmp_path / "__init__.py").touch()
+    assert runpy.run_path(str(copy))["INSTALLED"] is installed

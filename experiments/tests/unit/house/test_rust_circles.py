@@ -27,15 +27,15 @@ Module = tuple[str, ...]
 
 def _modules(src: Path) -> dict[Module, Path]:
     """The files of a crate by their modules; the root is ()."""
-    found: dict[Module, Path] = {}
+    modules: dict[Module, Path] = {}
     for path in sorted(src.rglob("*.rs")):
         parts = path.relative_to(src).with_suffix("").parts
         if parts[0] == "bin" or parts[-1].endswith("tests"):
             continue
         if parts[-1] == "mod":
             parts = parts[:-1]
-        found[() if parts == ("lib",) else parts] = path
-    return found
+        modules[() if parts == ("lib",) else parts] = path
+    return modules
 
 
 def _expanded(tree: str) -> list[str]:
@@ -65,19 +65,19 @@ def _paths(text: str) -> Iterator[str]:
 
 def _target(path: str, module: Module, modules: dict[Module, Path]) -> Module | None:
     """The module that a path of `module` leads to, as far as it is one of the crate's."""
-    words = path.split("::")
+    names = path.split("::")
     base: Module = module
-    if words[0] == "crate":
-        base, words = (), words[1:]
-    elif words[0] not in ("super", "self") and (*module, words[0]) not in modules:
+    if names[0] == "crate":
+        base, names = (), names[1:]
+    elif names[0] not in ("super", "self") and (*module, names[0]) not in modules:
         return None
-    while words and words[0] in ("super", "self"):
-        base = base[:-1] if words[0] == "super" else base
-        words = words[1:]
-    for word in words:
-        if (*base, word) not in modules:
+    while names and names[0] in ("super", "self"):
+        base = base[:-1] if names[0] == "super" else base
+        names = names[1:]
+    for name in names:
+        if (*base, name) not in modules:
             break
-        base = (*base, word)
+        base = (*base, name)
     return base
 
 
@@ -87,15 +87,15 @@ def circles(src: Path) -> list[str]:
     levels: dict[Module, dict[str, set[str]]] = {}
     for module, file in modules.items():
         for path in _paths(file.read_text(encoding="utf-8")):
-            other = _target(path, module, modules)
-            if other is None:
+            target = _target(path, module, modules)
+            if target is None:
                 continue
             common = 0
-            while common < min(len(module), len(other)) and module[common] == other[common]:
+            while common < min(len(module), len(target)) and module[common] == target[common]:
                 common += 1
-            if common < len(module) and common < len(other):
+            if common < len(module) and common < len(target):
                 level = levels.setdefault(module[:common], {})
-                level.setdefault(module[common], set()).add(other[common])
+                level.setdefault(module[common], set()).add(target[common])
     return [
         f"{'::'.join((*level, ''))}{{{', '.join(sorted(circle))}}}"
         for level, uses in levels.items()
@@ -107,21 +107,21 @@ def _circles(uses: dict[str, set[str]]) -> set[frozenset[str]]:
     """Modules that reach each other."""
     reached = {name: _reached(name, uses) for name in uses}
     return {
-        frozenset(other for other in reached[name] if name in reached.get(other, ()))
+        frozenset(peer for peer in reached[name] if name in reached.get(peer, ()))
         for name in uses
         if name in reached[name]
     }
 
 
 def _reached(name: str, uses: dict[str, set[str]]) -> set[str]:
-    found: set[str] = set()
-    left = [name]
-    while left:
-        for other in uses.get(left.pop(), ()):
-            if other not in found:
-                found.add(other)
-                left.append(other)
-    return found
+    reached: set[str] = set()
+    queue = [name]
+    while queue:
+        for neighbour in uses.get(queue.pop(), ()):
+            if neighbour not in reached:
+                reached.add(neighbour)
+                queue.append(neighbour)
+    return reached
 
 
 @pytest.mark.parametrize("crate", CRATES)

@@ -53,15 +53,17 @@ def test_a_suite_that_is_not_pytests_runs_where_its_folder_changed_and_in_its_sh
 
 
 def test_the_folders_of_the_table_are_there() -> None:
-    listed = set(selection.TOUCHES) | {to for tests in selection.TOUCHES.values() for to in tests}
-    assert [folder for folder in sorted(listed) if not (ROOT / folder).exists()] == []
+    folders = set(selection.TOUCHES) | {to for tests in selection.TOUCHES.values() for to in tests}
+    assert [folder for folder in sorted(folders) if not (ROOT / folder).exists()] == []
 
 
 def test_what_a_change_does_not_touch_runs_once_in_four_shares() -> None:
     files = {f"{KILLS}::test_{number}": KILLS for number in range(40)} | {"itself": CAPACITY}
-    left = [selection.left_out(files, {CAPACITY}, share) for share in range(selection.SHARES)]
-    assert all("itself" not in names for names in left)
-    assert all(sum(t in names for names in left) == 3 for t in files if t != "itself")
+    deselected = [
+        selection.deselected_tests(files, {CAPACITY}, share) for share in range(selection.SHARES)
+    ]
+    assert all("itself" not in names for names in deselected)
+    assert all(sum(t in names for names in deselected) == 3 for t in files if t != "itself")
 
 
 @pytest.mark.parametrize(("until", "begins"), [(None, True), (2e10, True), (1.0, False)])

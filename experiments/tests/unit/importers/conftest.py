@@ -34,7 +34,7 @@ def imported(project: Callable[[Files], Path], tmp_path: Path) -> Import:
 
     def run(compose: str, files: Files | None = None, **options: object) -> Imported:
         file = project({"compose.yaml": compose, **(files or {})})
-        told: dict[str, object] = {"ask": lambda _: None, "environment": {}, **options}
-        return import_compose(file, tmp_path / "design", "tst-design", **told)  # type: ignore[arg-type]
+        arguments: dict[str, object] = {"ask": lambda _: None, "environment": {}, **options}
+        return import_compose(file, tmp_path / "design", "tst-design", **arguments)  # type: ignore[arg-type]
 
     return run

@@ -21,7 +21,7 @@ from experiments.importers.access_log import read_access_log
 from experiments.importers.compose.variables import read_variables
 from experiments.importers.har import read_har
 from experiments.importers.traffic import operations_of
-from experiments.tests.called import call, refusal
+from experiments.tests.called import answer, refusal
 
 
 def combined(target: str, second: int = 0, method: str = "GET", status: int = 200) -> str:
@@ -37,31 +37,31 @@ def saved(folder: Path, *lines: str) -> Path:
 
 def test_operations_have_the_weights_and_values_the_frequencies_of_the_log(tmp_path: Path) -> None:
     lines = [combined(f"/items/{1 if n % 4 else n}") for n in range(400)]
-    read = read_access_log(saved(tmp_path, *lines, *[combined("/")] * 100), None, None)
-    found = operations_of(read.traffic)
-    assert [(one.name, one.weight) for one in found.operations] == [
+    log = read_access_log(saved(tmp_path, *lines, *[combined("/")] * 100), None, None)
+    result = operations_of(log.traffic)
+    assert [(operation.name, operation.weight) for operation in result.operations] == [
         ("GET /items/{}", 400),
         ("GET /", 100),
     ]
-    assert Counter(found.columns["items"])["1"] == 300
+    assert Counter(result.columns["items"])["1"] == 300
 
 
 def test_many_words_in_one_place_of_a_path_are_values(tmp_path: Path) -> None:
     words = [f"page-{chr(97 + n)}" for n in range(25)]
-    read = read_access_log(
+    log = read_access_log(
         saved(tmp_path, *(combined(f"/wiki/{w}/view") for w in words)), None, None
     )
-    found = operations_of(read.traffic)
-    assert [one.name for one in found.operations] == ["GET /wiki/{}/view"]
-    assert sorted(found.columns["wiki"]) == words
+    result = operations_of(log.traffic)
+    assert [operation.name for operation in result.operations] == ["GET /wiki/{}/view"]
+    assert sorted(result.columns["wiki"]) == words
 
 
 def test_the_rate_and_the_busiest_minute_are_told(tmp_path: Path) -> None:
     calm = [combined("/", second) for second in range(0, 240, 2)]
     busy = [combined("/", second) for second in range(60, 120) for _ in range(3)]
-    found = operations_of(read_access_log(saved(tmp_path, *calm, *busy), None, None).traffic)
-    assert found.rate_per_s == pytest.approx(300 / 239)
-    assert found.busiest_per_s == pytest.approx(210 / 60)
+    result = operations_of(read_access_log(saved(tmp_path, *calm, *busy), None, None).traffic)
+    assert result.rate_per_s == pytest.approx(300 / 239)
+    assert result.busiest_per_s == pytest.approx(210 / 60)
 
 
 @pytest.mark.parametrize(
@@ -75,16 +75,16 @@ def test_the_rate_and_the_busiest_minute_are_told(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_json_lines_of_known_servers_are_read(tmp_path: Path, line: dict[str, object]) -> None:
-    read = read_access_log(saved(tmp_path, json.dumps(line)), None, None)
-    (one,) = read.traffic.seen
-    assert (one.method, one.target, one.status) == ("GET", "/a?x=1", 200)
-    assert set(read.traffic.by_second) == {1764331200}
+    log = read_access_log(saved(tmp_path, json.dumps(line)), None, None)
+    (request,) = log.traffic.counts
+    assert (request.method, request.target, request.status) == ("GET", "/a?x=1", 200)
+    assert set(log.traffic.by_second) == {1764331200}
 
 
 def test_broken_lines_are_counted_by_number_and_a_log_of_them_is_refused(tmp_path: Path) -> None:
     path = saved(tmp_path, combined("/"), "nonsense", '{"method": 1}', combined("/"), combined("/"))
-    read = read_access_log(path, None, None)
-    assert (read.lines, read.broken, read.broken_at) == (5, 2, (2, 3))
+    log = read_access_log(path, None, None)
+    assert (log.lines, log.broken, log.broken_at) == (5, 2, (2, 3))
     with pytest.raises(InputError):
         read_access_log(saved(tmp_path, combined("/"), "nonsense", "more"), None, None)
 
@@ -92,24 +92,32 @@ def test_broken_lines_are_counted_by_number_and_a_log_of_them_is_refused(tmp_pat
 def test_writes_are_left_out_and_filters_hold(tmp_path: Path) -> None:
     path = saved(tmp_path, combined("/api/a"), combined("/api/b", method="POST", status=201),
                  combined("/static/x.css"), combined("/api/private"))  # fmt: skip
-    read = read_access_log(path, "^/api", "private$")
-    assert [one.target for one in read.traffic.seen] == ["/api/a"]
-    assert read.traffic.left_out == {
+    log = read_access_log(path, "^/api", "private$")
+    assert [request.target for request in log.traffic.counts] == ["/api/a"]
+    assert log.traffic.left_out == {
         "POST, whose body a log does not have": 1,
         "by --matching and --without": 2,
     }
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         read_access_log(path, "(", None)
-    assert refused.value.place == "--matching"
+    assert error.value.place == "--matching"
+
+
+def test_a_log_of_sound_lines_without_reads_is_refused_by_reason(tmp_path: Path) -> None:
+    path = saved(tmp_path, combined("/a", method="POST"), combined("/b"))
+    with pytest.raises(InputError) as error:
+        read_access_log(path, "^/none", None)
+    assert error.value.got == "no read of 2 lines"
+    assert "by --matching and --without (2)" in error.value.hint
 
 
 def test_a_packed_log_is_read_and_a_torn_or_damaged_one_refused(tmp_path: Path) -> None:
     path = tmp_path / "access.log.gz"
     packed = gzip.compress("\n".join(combined(f"/{n}") for n in range(999)).encode())
     path.write_bytes(packed)
-    assert sum(read_access_log(path, None, None).traffic.seen.values()) == 999
-    for spoilt in (packed[: len(packed) // 2], packed[:20] + b"\xff" * 40 + packed[60:]):
-        path.write_bytes(spoilt)
+    assert sum(read_access_log(path, None, None).traffic.counts.values()) == 999
+    for content in (packed[: len(packed) // 2], packed[:20] + b"\xff" * 40 + packed[60:]):
+        path.write_bytes(content)
         with pytest.raises(InputError) as error:
             read_access_log(path, None, None)
         assert error.value.place == str(path)
@@ -120,22 +128,22 @@ def test_lines_different_requests_operations_and_values_are_bounded(
 ) -> None:
     monkeypatch.setattr(access_log, "LINES_MOST", 50)
     monkeypatch.setattr(traffic, "DISTINCT_MOST", 10)
-    long = "x" * (access_log.LINE_MOST * 3)
+    long_line = "x" * (access_log.LINE_MOST * 3)
     lines = [combined(f"/{n}") for n in range(60)]
-    read = read_access_log(saved(tmp_path, long, *lines), None, None)
-    assert (read.lines, read.broken_at) == (50, (1,))
+    log = read_access_log(saved(tmp_path, long_line, *lines), None, None)
+    assert (log.lines, log.broken_at) == (50, (1,))
     left_out = {"beyond 10 different requests": 39, "lines after the first 50": 1}
-    assert read.traffic.left_out == left_out
+    assert log.traffic.left_out == left_out
     monkeypatch.setattr(traffic, "DISTINCT_MOST", 100)
     monkeypatch.setattr(traffic, "OPERATIONS_MOST", 2)
     lines = [combined("/a")] * 3 + [combined("/b")] * 2 + [combined("/c/d")]
-    found = operations_of(read_access_log(saved(tmp_path, *lines), None, None).traffic)
-    assert [one.name for one in found.operations] == ["GET /a", "GET /b"]
-    assert found.left_out == {"of rarer operations": 1}
+    result = operations_of(read_access_log(saved(tmp_path, *lines), None, None).traffic)
+    assert [operation.name for operation in result.operations] == ["GET /a", "GET /b"]
+    assert result.left_out == {"of rarer operations": 1}
     monkeypatch.setattr(traffic, "ROWS_MOST", 10)
     lines = [combined(f"/items/{n}") for n in range(25)]
-    found = operations_of(read_access_log(saved(tmp_path, *lines), None, None).traffic)
-    assert (len(found.columns["items"]), [*found.left_out.values()]) == (10, [15])
+    result = operations_of(read_access_log(saved(tmp_path, *lines), None, None).traffic)
+    assert (len(result.columns["items"]), [*result.left_out.values()]) == (10, [15])
 
 
 @pytest.mark.parametrize(
@@ -147,15 +155,15 @@ def test_lines_different_requests_operations_and_values_are_bounded(
     ],
 )
 def test_a_line_that_no_server_writes_is_broken(tmp_path: Path, broken: str) -> None:
-    read = read_access_log(saved(tmp_path, combined("/"), broken), None, None)
-    assert (read.broken, sum(read.traffic.seen.values())) == (1, 1)
+    log = read_access_log(saved(tmp_path, combined("/"), broken), None, None)
+    assert (log.broken, sum(log.traffic.counts.values())) == (1, 1)
 
 
 @pytest.mark.parametrize("target", ["//[x", "//evil/path", "/a?[b=1"])
 def test_a_target_is_a_path_whatever_it_looks_like(tmp_path: Path, target: str) -> None:
-    read = read_access_log(saved(tmp_path, combined(target)), None, None)
-    (seen,) = read.traffic.seen
-    assert unquote(seen.target) == target
+    log = read_access_log(saved(tmp_path, combined(target)), None, None)
+    (request,) = log.traffic.counts
+    assert unquote(request.target) == target
 
 
 def test_parameters_are_no_larger_than_a_design_takes(
@@ -163,8 +171,8 @@ def test_parameters_are_no_larger_than_a_design_takes(
 ) -> None:
     monkeypatch.setattr(traffic, "CSV_BYTES_MAX", CSV_BYTES_MAX // 16)
     lines = [combined(f"/i/{n:08x}?a={n}{'x' * 1900}") for n in range(200)]
-    read = read_access_log(saved(tmp_path, *lines, *lines[:1] * 750), None, None)
-    text = traffic.parameters_csv(operations_of(read.traffic).columns)
+    log = read_access_log(saved(tmp_path, *lines, *lines[:1] * 750), None, None)
+    text = traffic.parameters_csv(operations_of(log.traffic).columns)
     assert len(text.encode()) <= CSV_BYTES_MAX // 16
 
 
@@ -182,9 +190,9 @@ def test_a_log_that_unpacks_to_more_than_its_bound_is_refused(
 
 @pytest.mark.parametrize("read", [read_access_log, read_har, read_variables])
 def test_a_device_is_no_file_to_read(read: Callable[..., object]) -> None:
-    more: dict[Any, tuple[Any, ...]] = {read_access_log: (None, None), read_har: (None,)}
+    arguments: dict[Any, tuple[Any, ...]] = {read_access_log: (None, None), read_har: (None,)}
     with pytest.raises(InputError) as error:
-        read(Path("/dev/null"), *more.get(read, ({},)))
+        read(Path("/dev/null"), *arguments.get(read, ({},)))
     assert error.value.got == "a device or a pipe"
 
 
@@ -192,24 +200,23 @@ def test_values_of_a_long_log_keep_their_frequencies_where_it_repeats_itself(
     tmp_path: Path,
 ) -> None:
     lines = [combined(f"/items/{n}?page={n % 3}") for n in range(9_999)]
-    read = read_access_log(saved(tmp_path, *lines), None, None)
-    pages = Counter(operations_of(read.traffic).columns["page"])
+    log = read_access_log(saved(tmp_path, *lines), None, None)
+    pages = Counter(operations_of(log.traffic).columns["page"])
     assert all(3_000 < pages[page] < 3_700 for page in "012"), pages
 
 
 def test_values_of_a_rarer_operation_keep_their_frequencies(tmp_path: Path) -> None:
     lines = [combined(f"/items/{n}") for n in range(1_000)]
     rarer = [combined(f"/users/{n}") for n in (1, 2) for _ in range(300)]
-    read = read_access_log(saved(tmp_path, *lines, *rarer), None, None)
-    users = Counter(operations_of(read.traffic).columns["users"])
+    log = read_access_log(saved(tmp_path, *lines, *rarer), None, None)
+    users = Counter(operations_of(log.traffic).columns["users"])
     assert users == {"1": 500, "2": 500}
 
 
 def test_the_times_of_a_log_are_the_trace_of_its_design(tmp_path: Path) -> None:
     lines = [combined("/", second) for second in range(100, 160) for _ in range(second % 20 + 5)]
     log, design = saved(tmp_path, *lines), tmp_path / "shop"
-    done = call("import", "access-log", str(log), "--to", str(design), "--trace", "--json")
-    assert done.exit_code == 0, done.output
+    answer("import", "access-log", str(log), "--to", str(design), "--trace")
     times_s = read_trace(design / "arrivals.csv")
     seconds = Counter(int(at_s) for at_s in times_s)
     assert seconds == {second - 100: second % 20 + 5 for second in range(100, 160)}

@@ -62,8 +62,8 @@ def refused(project: Callable[[Files], Path], compose: str, files: Files | None 
 
 
 def test_a_service_is_merged_into_the_one_that_it_extends(project: Callable[[Files], Path]) -> None:
-    found = merged(project, {"compose.yaml": WEB, "shared/common.yaml": BASE})
-    assert found["services"]["web"] == {
+    values = merged(project, {"compose.yaml": WEB, "shared/common.yaml": BASE})
+    assert values["services"]["web"] == {
         "build": {"context": "./shared/app", "args": {"A": "1", "B": "3"}},
         "command": ["serve"],
         "environment": {"WHO": "web", "KEPT": "yes", "SHELL_S": None},
@@ -88,14 +88,19 @@ def test_extended_services_become_tiers_with_files_of_their_own_folder(imported:
         "mine/app.conf": "mine",
         "shared/conf/app.conf": "base",
     }
-    made = imported(WEB, files)
-    role = made.folder / "roles/web"
-    told = json.loads((role / "role.json").read_text())
-    assert told["environment"] == {"FROM_BASE": "1", "WHO": "web", "FROM_WEB": "1", "KEPT": "yes"}
+    design = imported(WEB, files)
+    role = design.folder / "roles/web"
+    role_json = json.loads((role / "role.json").read_text())
+    assert role_json["environment"] == {
+        "FROM_BASE": "1",
+        "WHO": "web",
+        "FROM_WEB": "1",
+        "KEPT": "yes",
+    }
     assert (role / "context/Dockerfile").read_text() == "FROM shop\n"
     assert (role / "root/etc/app/app.conf").read_text() == "mine"
-    assert [one.name for one in made.tiers] == ["web", "db", "cache"]
-    assert set(made.tiers[0].calls) == {"cache", "db"}
+    assert [tier.name for tier in design.tiers] == ["web", "db", "cache"]
+    assert set(design.tiers[0].calls) == {"cache", "db"}
 
 
 def test_a_chain_of_services_in_one_file_is_followed(project: Callable[[Files], Path]) -> None:
@@ -105,8 +110,8 @@ def test_a_chain_of_services_in_one_file_is_followed(project: Callable[[Files], 
         "  b: { extends: { service: c }, environment: [B=1], image: two }\n"
         "  c: { image: one, environment: { A: 0, C: 1 } }\n"
     )
-    found = merged(project, {"compose.yaml": compose})["services"]
-    assert found["a"] == {"image": "two", "environment": {"A": 1, "B": "1", "C": 1}}
+    services = merged(project, {"compose.yaml": compose})["services"]
+    assert services["a"] == {"image": "two", "environment": {"A": 1, "B": "1", "C": 1}}
 
 
 def test_a_part_of_another_file_is_refused_at_its_place_there(imported: Import) -> None:
@@ -130,7 +135,7 @@ configs:
 
 
 def test_an_included_project_has_its_own_folder_and_variables(imported: Import) -> None:
-    made = imported(
+    design = imported(
         "include: [sub/compose.yaml]\n"
         "services:\n  web: { image: 'nginx:${TAG}', depends_on: [store] }\n",
         {
@@ -142,12 +147,12 @@ def test_an_included_project_has_its_own_folder_and_variables(imported: Import) 
             ".env": "TAG=7\n",
         },
     )
-    store = made.folder / "roles/store"
-    told = json.loads((store / "role.json").read_text())
-    assert told["image"] == "redis:7"  # the includer's own variables win
-    assert told["environment"] == {"FROM_FILE": "inner", "NAME": "inner"}
+    store = design.folder / "roles/store"
+    role_json = json.loads((store / "role.json").read_text())
+    assert role_json["image"] == "redis:7"  # the includer's own variables win
+    assert role_json["environment"] == {"FROM_FILE": "inner", "NAME": "inner"}
     assert (store / "root/etc/store/redis.conf").read_text() == "save no"
-    assert made.entries == ("web",)
+    assert design.entries == ("web",)
 
 
 def test_an_entry_of_include_says_its_files_folder_and_variables(
@@ -166,8 +171,8 @@ def test_an_entry_of_include_says_its_files_folder_and_variables(
         "one.env": "N=1\n",
         "two.env": "N=2\n",
     }
-    found = merged(project, files)["services"]["x"]
-    assert found == {
+    service = merged(project, files)["services"]["x"]
+    assert service == {
         "image": "i:2",
         "build": {"context": "./other", "target": "t"},
         "labels": {"a": "1", "b": "2"},
@@ -183,8 +188,8 @@ def test_a_service_may_extend_an_included_one_and_one_may_be_included_twice(
         "b.yaml": "include: [low.yaml]\n",
         "low.yaml": "services:\n  low: { image: nginx }\n",
     }
-    found = merged(project, files)["services"]
-    assert found == {"low": {"image": "nginx"}, "web": {"image": "nginx", "user": "me"}}
+    services = merged(project, files)["services"]
+    assert services == {"low": {"image": "nginx"}, "web": {"image": "nginx", "user": "me"}}
 
 
 def test_a_folder_has_its_override_merged_and_a_file_has_none(
@@ -195,20 +200,21 @@ def test_a_folder_has_its_override_merged_and_a_file_has_none(
         "compose.override.yaml": "services:\n  web: { deploy: { replicas: 2 } }\n",
     }
     file = project(files)
-    for name, given, nodes in (("one", file.parent, 2), ("other", file, 1)):
-        made = import_compose(given, tmp_path / name, name, lambda _: None, {})
-        assert made.tiers[0].nodes == nodes
+    for name, source, nodes in (("one", file.parent, 2), ("other", file, 1)):
+        design = import_compose(source, tmp_path / name, name, lambda _: None, {})
+        assert design.tiers[0].nodes == nodes
 
 
 def test_a_file_outside_of_the_project_is_read_and_said(imported: Import, tmp_path: Path) -> None:
     (tmp_path / "common").mkdir()
     (tmp_path / "common/base.yaml").write_text("services:\n  base: { image: nginx }\n")
-    made = imported(
+    design = imported(
         "services:\n  web:\n    extends: { file: ../common/base.yaml, service: base }\n"
     )
-    assert [why for place, why in made.unhonoured if place.endswith("3: services.web.extends")] == [
-        "../common/base.yaml is read, though it lies outside of the project's folder"
-    ]
+    assert [
+        why for place, why in design.unhonoured if place.endswith("3: services.web.extends")
+    ] == ["../common/base.yaml is read, though it lies outside of the project's folder"]
+    assert 'experiment = "tst-design"' in (design.folder / "fleet.tfvars").read_text()
 
 
 def chain(count: int, *, turned: bool) -> str:
@@ -228,16 +234,16 @@ def including(count: int) -> dict[str, str]:
 def test_services_extend_each_other_up_to_a_depth(
     project: Callable[[Files], Path], turned: bool
 ) -> None:
-    found = merged(project, {"compose.yaml": chain(DEPTH_MAX, turned=turned)})
-    assert found["services"]["s0"] == {"image": "nginx"}
+    values = merged(project, {"compose.yaml": chain(DEPTH_MAX, turned=turned)})
+    assert values["services"]["s0"] == {"image": "nginx"}
     place = refused(project, chain(DEPTH_MAX + 1, turned=turned))
     assert place.endswith(".extends")
 
 
 def test_files_include_each_other_up_to_a_depth(project: Callable[[Files], Path]) -> None:
     top = "include: [f0.yaml]\n"
-    found = merged(project, {"compose.yaml": top, **including(DEPTH_MAX - 1)})
-    assert list(found["services"]) == ["a"]
+    values = merged(project, {"compose.yaml": top, **including(DEPTH_MAX - 1)})
+    assert list(values["services"]) == ["a"]
     place = refused(project, top, including(DEPTH_MAX))
     assert place == f"f{DEPTH_MAX - 1}.yaml:1: include"
 
@@ -292,8 +298,8 @@ def test_files_that_cannot_be_merged_are_refused_with_the_place(
 
 
 def test_more_files_than_there_may_be_are_refused(project: Callable[[Files], Path]) -> None:
-    listed = ", ".join(["sub/base.yaml"] * FILES_MAX)
-    assert refused(project, f"include: [{listed}]\n", SUB) == "compose.yaml:1: include"
+    paths = ", ".join(["sub/base.yaml"] * FILES_MAX)
+    assert refused(project, f"include: [{paths}]\n", SUB) == "compose.yaml:1: include"
 
 
 def test_services_that_grow_by_what_they_extend_are_refused(

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from core.errors import InputError
-from experiments.commands.check import checked
+from experiments.commands.check import check_design
 from experiments.design import load_design
 from experiments.importers import har
 from experiments.importers.har import read_har
-from experiments.importers.load_section import operations_toml, with_operations
+from experiments.importers.load_section import operations_toml, replace_operations
 from experiments.importers.traffic import Imported, operations_of
-from experiments.tests.called import call
+from experiments.tests.called import answer, call
 
 
 def entry(url: str, method: str = "GET", status: int = 200, **request: Any) -> dict[str, Any]:
@@ -40,55 +40,59 @@ def imported(folder: Path, *entries: dict[str, Any], host: str | None = None) ->
 def test_requests_that_differ_in_an_identifier_are_one_operation_with_a_column(
     tmp_path: Path,
 ) -> None:
-    found = imported(tmp_path, *[entry("https://shop/items/41")] * 3,
-                     entry("https://shop/items/42"), entry("https://shop/"))  # fmt: skip
-    assert [(one.name, one.weight, one.path) for one in found.operations] == [
+    result = imported(tmp_path, *[entry("https://shop/items/41")] * 3,
+                      entry("https://shop/items/42"), entry("https://shop/"))  # fmt: skip
+    assert [
+        (operation.name, operation.weight, operation.path) for operation in result.operations
+    ] == [
         ("GET /items/{}", 4, "/items/${items}"),
         ("GET /", 1, "/"),
     ]
-    assert sorted(found.columns["items"]) == ["41", "41", "41", "42"]
+    assert sorted(result.columns["items"]) == ["41", "41", "41", "42"]
 
 
 def test_secrets_are_removed_and_counted(tmp_path: Path) -> None:
     secret = "hunter2"
-    said = {"Authorization": f"Bearer {secret}", "Cookie": f"sid={secret}",
-            "Accept": "application/json"}  # fmt: skip
-    headers = [{"name": name, "value": value} for name, value in said.items()]
+    header_values = {"Authorization": f"Bearer {secret}", "Cookie": f"sid={secret}",
+                     "Accept": "application/json"}  # fmt: skip
+    headers = [{"name": name, "value": value} for name, value in header_values.items()]
     body = json.dumps({"user": "ada", "nested": [{"password": secret}]})
     form = {"mimeType": "application/x-www-form-urlencoded", "text": f"user=ada&pin={secret}"}
-    found = imported(
+    result = imported(
         tmp_path,
         entry(f"https://ada:{secret}@shop/login?token={secret}&page=1", "POST", headers=headers,
               postData={"mimeType": "application/json", "text": body}),
         entry("https://ada:x@shop/form", "POST", postData=form),
         host="shop",
     )  # fmt: skip
-    assert secret not in operations_toml(found.operations)
+    assert secret not in operations_toml(result.operations)
     removed = ("query value token", "body key password", "body key pin", "header Authorization",
                "header Cookie")  # fmt: skip
-    assert found.removed == dict.fromkeys(removed, 1)
-    first = found.operations[0]
+    assert result.removed == dict.fromkeys(removed, 1)
+    first = result.operations[0]
     assert first.path == "/login?token=removed&page=1"
     assert dict(first.headers) == {"Accept": "application/json", "Content-Type": "application/json"}
 
 
 def test_other_hosts_and_failed_requests_are_left_out_by_reason(tmp_path: Path) -> None:
-    found = imported(tmp_path, entry("https://shop/"), entry("https://cdn/x.js"),
-                     entry("https://shop/boom", status=503), entry("https://shop/gone", status=0),
-                     entry("https://shop/x", "TRACE"))  # fmt: skip
-    assert [one.name for one in found.operations] == ["GET /"]
-    assert found.left_out == {"to another host, cdn": 1, "no answer, or one of 1xx or 5xx": 2,
-                              "method TRACE": 1}  # fmt: skip
+    result = imported(tmp_path, entry("https://shop/"), entry("https://cdn/x.js"),
+                      entry("https://shop/boom", status=503), entry("https://shop/gone", status=0),
+                      entry("https://shop/x", "TRACE"))  # fmt: skip
+    assert [operation.name for operation in result.operations] == ["GET /"]
+    assert result.left_out == {"to another host, cdn": 1, "no answer, or one of 1xx or 5xx": 2,
+                               "method TRACE": 1}  # fmt: skip
 
 
 def test_statuses_that_were_seen_are_the_good_ones(tmp_path: Path) -> None:
-    found = imported(tmp_path, entry("https://shop/old", status=301),
-                     entry("https://shop/page", status=304),
-                     entry("https://shop/items/1", status=200),
-                     entry("https://shop/items/2", status=404))  # fmt: skip
-    assert {one.name: one.expect for one in found.operations} == {"GET /items/{}": '["2xx", 404]',
-                                                                  "GET /old": "301",
-                                                                  "GET /page": '"2xx"'}  # fmt: skip
+    result = imported(tmp_path, entry("https://shop/old", status=301),
+                      entry("https://shop/page", status=304),
+                      entry("https://shop/items/1", status=200),
+                      entry("https://shop/items/2", status=404))  # fmt: skip
+    assert {operation.name: operation.expect for operation in result.operations} == {
+        "GET /items/{}": '["2xx", 404]',
+        "GET /old": "301",
+        "GET /page": '"2xx"',
+    }
 
 
 def test_a_design_made_of_a_har_is_checked_and_keeps_text_to_the_letter(tmp_path: Path) -> None:
@@ -98,16 +102,14 @@ def test_a_design_made_of_a_har_is_checked_and_keeps_text_to_the_letter(tmp_path
                  entry("https://shop/items/2?q=d"),
                  entry("https://shop/notes", "PUT", 204, postData=body))  # fmt: skip
     design = tmp_path / "new-shop"
-    done = call("import", "har", str(file), "--to", str(design), "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["columns"] == ["items", "q"]
+    assert answer("import", "har", str(file), "--to", str(design))["columns"] == ["items", "q"]
     load = tomllib.loads((design / "experiment.toml").read_text())["load"]
     assert "user" not in load
-    by_name = {one["name"]: one for one in load["operations"]}
+    by_name = {operation["name"]: operation for operation in load["operations"]}
     assert by_name["PUT /notes"]["body"]["text"] == text.replace("${", "$${")
     assert (design / "parameters.csv").read_text().splitlines()[0] == "items,q"
     assert "a/b&c" in (design / "parameters.csv").read_text()
-    checked(load_design(design))
+    check_design(load_design(design))
 
 
 def test_a_design_that_is_there_gets_the_operations_and_keeps_the_rest(tmp_path: Path) -> None:
@@ -129,32 +131,53 @@ def test_a_design_that_is_there_gets_the_operations_and_keeps_the_rest(tmp_path:
 def test_a_file_that_is_no_har_is_refused_by_place(tmp_path: Path, text: str, place: str) -> None:
     path = tmp_path / "x.har"
     path.write_text(text)
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         read_har(path, None)
-    assert str(path) in refused.value.place
-    assert refused.value.place.endswith(place)
+    assert str(path) in error.value.place
+    assert error.value.place.endswith(place)
 
 
 def test_a_har_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
     path = tmp_path / "x.har"
     with path.open("wb") as file:
         file.truncate(200 * 1024 * 1024)  # sparse
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         read_har(path, None)
-    assert refused.value.got == "200 MiB"
+    assert error.value.got == "200 MiB"
     assert har.BYTES_MOST < 200 * 1024 * 1024
 
 
 def test_a_host_without_requests_is_refused_with_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         read_har(saved(tmp_path, entry("https://shop/")), "other")
-    assert refused.value.got == "shop (1)"
+    assert (error.value.got, "--host" in error.value.hint) == ("shop (1)", True)
+
+
+@pytest.mark.parametrize(
+    ("entries", "got", "hint"),
+    [
+        ([], "no requests", har._HINT),
+        ([entry("https://shop/", status=503)], "no answer, or one of 1xx or 5xx (1)", "again"),
+    ],
+)
+def test_a_har_without_good_answers_is_refused_by_reason(
+    tmp_path: Path, entries: list[dict[str, Any]], got: str, hint: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        read_har(saved(tmp_path, *entries), None)
+    assert (error.value.got, hint in error.value.hint) == (got, True)
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+    path = saved(tmp_path, entry("https://shop/"))
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert read_har(path, None)[1] == "shop"
 
 
 def test_keys_of_a_locustfile_go_with_it(tmp_path: Path) -> None:
     before = '[load]\nlocustfile = "users.py"\ntask_timeout_s = 30.0\nrate_per_s = 2.0\n'
-    made = with_operations(before, imported(tmp_path, entry("https://shop/")))
-    assert {*tomllib.loads(made)["load"]} == {"rate_per_s", "operations"}
+    toml = replace_operations(before, imported(tmp_path, entry("https://shop/")))
+    assert {*tomllib.loads(toml)["load"]} == {"rate_per_s", "operations"}
 
 
 def posted(text: str, kind: str) -> dict[str, Any]:
@@ -172,12 +195,12 @@ def test_no_value_below_a_secret_key_or_of_a_secrets_shape_is_kept(
     tmp_path: Path, said: dict[str, Any]
 ) -> None:
     for kind in ("application/json", "text/plain"):
-        found = imported(tmp_path, posted(json.dumps(said), kind))
-        assert len(found.operations) == 1
-        text = operations_toml(found.operations)
+        result = imported(tmp_path, posted(json.dumps(said), kind))
+        assert len(result.operations) == 1
+        text = operations_toml(result.operations)
         assert "hunter2" not in text
         assert "77665544" not in text
-        assert found.removed
+        assert result.removed
 
 
 @pytest.mark.parametrize(
@@ -190,9 +213,9 @@ def test_no_value_below_a_secret_key_or_of_a_secrets_shape_is_kept(
     ],
 )
 def test_another_body_that_names_a_secret_is_left_out(tmp_path: Path, kind: str, text: str) -> None:
-    found = imported(tmp_path, entry("https://shop/"), posted(text, kind))
-    assert [one.name for one in found.operations] == ["GET /"]
-    assert sum(found.left_out.values()) == 1
+    result = imported(tmp_path, entry("https://shop/"), posted(text, kind))
+    assert [operation.name for operation in result.operations] == ["GET /"]
+    assert sum(result.left_out.values()) == 1
 
 
 @pytest.mark.parametrize(
@@ -207,17 +230,17 @@ def test_another_body_that_names_a_secret_is_left_out(tmp_path: Path, kind: str,
     ],
 )
 def test_secrets_in_a_path_are_removed(tmp_path: Path, target: str, path: str) -> None:
-    found = imported(tmp_path, entry(f"https://shop{target}"))
-    assert [one.path for one in found.operations] == [path]
+    result = imported(tmp_path, entry(f"https://shop{target}"))
+    assert [operation.path for operation in result.operations] == [path]
 
 
 def test_a_form_that_stands_in_params_alone_is_sent(tmp_path: Path) -> None:
-    sent = {
+    form = {
         "mimeType": "application/x-www-form-urlencoded",
         "params": [{"name": "a", "value": "b c"}, {"name": "pin", "value": "1234"}],
     }
-    found = imported(tmp_path, entry("https://shop/in", "POST", postData=sent))
-    assert found.operations[0].body == "a=b+c&pin=removed"
+    result = imported(tmp_path, entry("https://shop/in", "POST", postData=form))
+    assert result.operations[0].body == "a=b+c&pin=removed"
 
 
 def test_the_first_request_over_http_names_the_host(tmp_path: Path) -> None:
@@ -226,7 +249,7 @@ def test_the_first_request_over_http_names_the_host(tmp_path: Path) -> None:
     traffic, host = read_har(path, None)
     assert host == "shop"
     assert sum(traffic.left_out.values()) == 2
-    assert sum(read_har(path, "SHOP")[0].seen.values()) == 1
+    assert sum(read_har(path, "SHOP")[0].counts.values()) == 1
 
 
 def test_a_time_before_all_calendars_is_no_time(tmp_path: Path) -> None:
@@ -236,19 +259,19 @@ def test_a_time_before_all_calendars_is_no_time(tmp_path: Path) -> None:
 
 
 def test_a_value_of_several_lines_or_of_no_text_is_left_out(tmp_path: Path) -> None:
-    found = imported(tmp_path, entry("https://shop/a?q=1"), entry("https://shop/a?q=x%0Ay"),
-                     entry("https://shop/a?q=%FF"))  # fmt: skip
-    assert found.requests == 1
-    assert sum(found.left_out.values()) == 2
+    result = imported(tmp_path, entry("https://shop/a?q=1"), entry("https://shop/a?q=x%0Ay"),
+                      entry("https://shop/a?q=%FF"))  # fmt: skip
+    assert result.requests == 1
+    assert sum(result.left_out.values()) == 2
 
 
 def test_a_content_type_that_cannot_be_sent_is_not_kept(tmp_path: Path) -> None:
-    found = imported(tmp_path, posted("hi", "text/plain\r\nX-Other: 1"))
-    assert found.operations[0].headers == ()
+    result = imported(tmp_path, posted("hi", "text/plain\r\nX-Other: 1"))
+    assert result.operations[0].headers == ()
 
 
 def test_no_name_in_the_file_reaches_the_terminal_as_a_control_sequence(tmp_path: Path) -> None:
     path = saved(tmp_path, entry("https://shop/"), entry("https://\x1b[31mred/"))
-    done = call("import", "har", str(path))
-    assert done.exit_code == 0
-    assert "\x1b" not in done.output
+    result = call("import", "har", str(path))
+    assert result.exit_code == 0
+    assert "\x1b" not in result.output

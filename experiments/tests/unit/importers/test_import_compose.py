@@ -12,7 +12,7 @@ import hcl2
 import pytest
 
 from core.errors import InputError
-from experiments.commands.check import checked
+from experiments.commands.check import check_design
 from experiments.design import load_design
 from experiments.design.fleet import Fleet
 from experiments.design.roles import find_roles
@@ -34,21 +34,21 @@ volumes:
 """
 
 
-def role(made: Imported, tier: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((made.folder / "roles" / tier / "role.json").read_text())
-    return found
+def role(design: Imported, tier: str) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads((design.folder / "roles" / tier / "role.json").read_text())
+    return values
 
 
-def fleet(made: Imported) -> dict[str, Any]:
+def fleet(design: Imported) -> dict[str, Any]:
     options = hcl2.SerializationOptions(with_comments=False, strip_string_quotes=True)
-    found: dict[str, Any] = hcl2.loads(
-        (made.folder / "fleet.tfvars").read_text(), serialization_options=options
+    values: dict[str, Any] = hcl2.loads(
+        (design.folder / "fleet.tfvars").read_text(), serialization_options=options
     )
-    return found
+    return values
 
 
-def places(made: Imported) -> list[str]:
-    return [place.rpartition("compose.yaml:")[2] for place, _ in made.unhonoured]
+def places(design: Imported) -> list[str]:
+    return [place.rpartition("compose.yaml:")[2] for place, _ in design.unhonoured]
 
 
 def refused(
@@ -60,22 +60,22 @@ def refused(
 
 
 def test_services_are_tiers_that_call_each_other(imported: Import) -> None:
-    made = imported(SHOP, WEB)
-    assert made.to_json()["tiers"] == {
+    design = imported(SHOP, WEB)
+    assert design.to_json()["tiers"] == {
         "web": {"service": "web", "protocol": "http", "port": 8000, "state": "none", "nodes": 1,
                 "arbiter": True, "calls": ["db"]},
         "db": {"service": "db", "protocol": "tcp", "port": 5432, "state": "own", "nodes": 1,
                "arbiter": True, "calls": []},
     }  # fmt: skip
-    assert made.entries == ("web",)
+    assert design.entries == ("web",)
 
 
 def test_the_roles_and_the_fleet_are_what_sparecraft_reads(imported: Import) -> None:
-    made = imported(SHOP, WEB)
-    assert {"web", "db"} <= set(find_roles(made.folder))
-    found = Fleet.model_validate(fleet(made))
-    assert (found.tiers["web"].calls, found.entry_tiers) == (("db",), ("web",))
-    assert (made.folder / "roles/web/context/Dockerfile").read_text() == WEB["web/Dockerfile"]
+    design = imported(SHOP, WEB)
+    assert {"web", "db"} <= set(find_roles(design.folder))
+    fleet_model = Fleet.model_validate(fleet(design))
+    assert (fleet_model.tiers["web"].calls, fleet_model.entry_tiers) == (("db",), ("web",))
+    assert (design.folder / "roles/web/context/Dockerfile").read_text() == WEB["web/Dockerfile"]
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_the_roles_and_the_fleet_are_what_sparecraft_reads(imported: Import) -> 
 def test_check_finds_nothing_wrong_with_the_design(
     imported: Import, compose: str, protocol: str
 ) -> None:
-    made = imported(compose, WEB)
-    design = checked(load_design(made.folder))
+    result = imported(compose, WEB)
+    design = check_design(load_design(result.folder))
     assert design.roles[design.fleet.entry_tier].protocol == protocol
-    assert design.fleet.entry_tiers == made.entries
+    assert design.fleet.entry_tiers == result.entries
 
 
 def test_what_a_service_runs_stays_its_images_unless_the_file_says_so(imported: Import) -> None:
-    made = imported(
+    design = imported(
         """\
 services:
   web:
@@ -114,21 +114,24 @@ services:
     healthcheck: { disable: true }
 """
     )
-    found = role(made, "web")
-    assert found["image"] == "nginx:1.27"
-    assert found["process"] == {"entrypoint": ["/entry"],
-                                "command": ["serve", "--port", "80", "two words"], "user": "33:33",
-                                "workdir": "/srv",
-                                "healthcheck": ["/bin/sh", "-c", "curl -f http://localhost/health"],
-                                "restart": True}  # fmt: skip
-    assert found["ready"] == {"timeout_s": 120.0}
-    assert role(made, "plain")["process"] == {"healthcheck": []}
+    values = role(design, "web")
+    assert values["image"] == "nginx:1.27"
+    assert values["process"] == {
+        "entrypoint": ["/entry"],
+        "command": ["serve", "--port", "80", "two words"],
+        "user": "33:33",
+        "workdir": "/srv",
+        "healthcheck": ["/bin/sh", "-c", "curl -f http://localhost/health"],
+        "restart": True,
+    }
+    assert values["ready"] == {"timeout_s": 120.0}
+    assert role(design, "plain")["process"] == {"healthcheck": []}
 
 
 def test_environment_comes_from_files_variables_and_the_service_in_this_order(
     imported: Import,
 ) -> None:
-    made = imported(
+    design = imported(
         """\
 services:
   web:
@@ -143,14 +146,14 @@ services:
         {"common.env": "WHO=file\nCOLOUR=red\n", ".env": "WHO=dotenv\nTAG=3\n"},
         environment={"FROM_SHELL": "yes", "TAG": "4"},
     )
-    assert role(made, "web")["image"] == "nginx:4"
-    assert role(made, "web")["environment"] == {"WHO": "dotenv", "COLOUR": "red", "FLAG": "true",
-                                                "discovery.type": "single-node",
-                                                "FROM_SHELL": "yes"}  # fmt: skip
+    assert role(design, "web")["image"] == "nginx:4"
+    assert role(design, "web")["environment"] == {"WHO": "dotenv", "COLOUR": "red", "FLAG": "true",
+                                                  "discovery.type": "single-node",
+                                                  "FROM_SHELL": "yes"}  # fmt: skip
 
 
 def test_limits_and_replicas_are_the_tier_s(imported: Import) -> None:
-    made = imported(
+    design = imported(
         """\
 services:
   web:
@@ -159,18 +162,18 @@ services:
   small: { image: httpd, cpus: 0.01, mem_limit: 8m }
 """
     )
-    tiers = fleet(made)["tiers"]
+    tiers = fleet(design)["tiers"]
     web = tiers["web"]
     assert (web["nodes"], web["cpus"], web["memory_mb"]) == (3, 0.25, 268)
     assert (tiers["small"]["cpus"], tiers["small"]["memory_mb"]) == (0.1, 64)
-    assert "5: services.small" in places(made)
-    assert "replicated" in (made.folder / "experiment.toml").read_text()
+    assert "5: services.small" in places(design)
+    assert "replicated" in (design.folder / "experiment.toml").read_text()
 
 
 def test_a_service_is_found_by_its_names_and_waited_for_where_it_must_be_healthy(
     imported: Import,
 ) -> None:
-    made = imported(
+    design = imported(
         """\
 services:
   web:
@@ -186,7 +189,7 @@ networks:
   back:
 """
     )
-    assert role(made, "web")["calls"] == [
+    assert role(design, "web")["calls"] == [
         {
             "roles": ["my-db"],
             "required": True,
@@ -222,8 +225,8 @@ def test_a_word_in_a_file_or_a_name_that_is_no_host_is_no_call(imported: Import)
         "  db:\n    image: mariadb\n    environment: { MYSQL_DATABASE: blog }\n"
         "  blog:\n    image: wordpress\n    environment: { WORDPRESS_DB_HOST: db }\n"
     )
-    made = imported(compose, {"app.js": "//vote\nget('/vote', 'vote', '@vote ', 'vote: 3');\n"})
-    calls = {one.name: one.calls for one in made.tiers}
+    design = imported(compose, {"app.js": "//vote\nget('/vote', 'vote', '@vote ', 'vote: 3');\n"})
+    calls = {tier.name: tier.calls for tier in design.tiers}
     assert calls == {"vote": (), "result": (), "db": (), "blog": ("db",)}
 
 
@@ -235,12 +238,12 @@ services:
   db: { image: postgres, networks: [back] }
 networks: { front: , back: }
 """
-    calls = {one.name: one.calls for one in imported(compose).tiers}
+    calls = {tier.name: tier.calls for tier in imported(compose).tiers}
     assert calls == {"web": (), "api": ("db",), "db": ()}
 
 
 def test_protocol_port_and_more_may_be_said_in_the_file(imported: Import) -> None:
-    made = imported(
+    design = imported(
         """\
 services:
   odd:
@@ -253,16 +256,18 @@ services:
       load: { rate_per_s: 3, requests: [{ path: /a, check: hello }, { path: /b }] }
 """
     )
-    found = role(made, "odd")
-    assert (found["protocol"], found["port"], found["state"], found["arbiter"]) == (
+    values = role(design, "odd")
+    assert (values["protocol"], values["port"], values["state"], values["arbiter"]) == (
         "http", 1234, "copied", False,
     )  # fmt: skip
-    told = (made.folder / "experiment.toml").read_text()
-    assert all(one in told for one in ("rate_per_s = 3.0", 'path = "/a"', '"hello"', 'path = "/b"'))
+    text = (design.folder / "experiment.toml").read_text()
+    assert all(
+        part in text for part in ("rate_per_s = 3.0", 'path = "/a"', '"hello"', 'path = "/b"')
+    )
 
 
 def test_requests_in_the_file_are_asked_as_they_are(imported: Import) -> None:
-    made = imported(
+    design = imported(
         """\
 services:
   odd:
@@ -273,41 +278,46 @@ services:
       load: { requests: [{ path: "/a?b=$${c}", check: "\U0001f600 \\x7f" }] }
 """
     )
-    told = tomllib.loads((made.folder / "experiment.toml").read_text())["load"]["operations"]
-    assert (told[0]["path"], told[0]["checks"]) == ("/a?b=$${c}", [{"text": "\U0001f600 \x7f"}])
+    operations = tomllib.loads((design.folder / "experiment.toml").read_text())["load"][
+        "operations"
+    ]
+    assert (operations[0]["path"], operations[0]["checks"]) == (
+        "/a?b=$${c}",
+        [{"text": "\U0001f600 \x7f"}],
+    )
 
 
 def test_an_answer_says_protocol_and_port(imported: Import) -> None:
-    made = imported(
+    design = imported(
         "services:\n  odd:\n    image: example.org/odd\n", ask=lambda _: Answer("http", 99)
     )
-    assert (made.tiers[0].protocol, made.tiers[0].port) == ("http", 99)
+    assert (design.tiers[0].protocol, design.tiers[0].port) == ("http", 99)
 
 
 def test_a_port_may_be_told_by_the_file_of_a_caller(imported: Import) -> None:
     web = "  web:\n    image: nginx\n    volumes: ['./n.conf:/etc/n.conf']\n"
     compose = f"services:\n{web}  app:\n    build: .\n"
     files = {"n.conf": "proxy_pass http://app:8000;\n", "Dockerfile": "FROM shop\n"}
-    made = imported(compose, files)
-    assert (made.tiers[1].port, made.tiers[0].calls) == (8000, ("app",))
+    design = imported(compose, files)
+    assert (design.tiers[1].port, design.tiers[0].calls) == (8000, ("app",))
 
 
 def test_a_service_without_a_port_is_left_out_and_told(imported: Import) -> None:
-    made = imported(
+    design = imported(
         "services:\n  web:\n    image: nginx\n  worker:\n    build: .\n", {"Dockerfile": "FROM a\n"}
     )
-    assert [one.name for one in made.tiers] == ["web"]
-    assert places(made)[-1] == "4: services.worker"
+    assert [tier.name for tier in design.tiers] == ["web"]
+    assert places(design)[-1] == "4: services.worker"
 
 
 def test_a_known_image_that_runs_another_program_is_not_known(imported: Import) -> None:
     compose = "services:\n  web: { image: nginx }\n  cron: { image: nginx, entrypoint: /cron.sh }\n"
-    made = imported(compose)
-    assert [one.name for one in made.tiers] == ["web"]
+    design = imported(compose)
+    assert [tier.name for tier in design.tiers] == ["web"]
 
 
 def test_files_of_the_project_lie_over_the_image(imported: Import) -> None:
-    made = imported(
+    design = imported(
         """\
 services:
   web:
@@ -333,21 +343,21 @@ configs:
         {"nginx.conf": "a", "www/index.html": "b", "seed/x": "c", "key.txt": "d"},
         environment={"WHO": "you", "OTHER": "e"},
     )
-    root = made.folder / "roles/web/root"
-    found = {
+    root = design.folder / "roles/web/root"
+    files = {
         str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()
     }
-    assert found == {"etc/nginx/nginx.conf": "a", "usr/share/nginx/html/index.html": "b",
+    assert files == {"etc/nginx/nginx.conf": "a", "usr/share/nginx/html/index.html": "b",
                      "var/cache/x": "c", "run/secrets/key": "d", "etc/other": "e",
                      "etc/motd": "hello you"}  # fmt: skip
-    lines = [place for place in places(made) if ".volumes." in place]
+    lines = [place for place in places(design) if ".volumes." in place]
     assert lines == [
         f"{line}: services.web.volumes.{k}" for k, line in enumerate((6, 9, 10, 11), start=1)
     ]
 
 
 def test_each_part_without_effect_is_listed_with_its_place(imported: Import) -> None:
-    made = imported(
+    design = imported(
         """\
 services:
   web:
@@ -367,18 +377,23 @@ secrets:
 """,
         {"key": "k"},
     )
-    assert set(places(made)) >= {"4: services.web.privileged", "5: services.web.ports.0",
-                                 "6: services.web.logging", "7: services.web.healthcheck.timeout",
-                                 "8: services.web.secrets.0.mode", "9: services.web.depends_on.job",
-                                 "10: services.web.environment.LINES",
-                                 "10: services.web.environment.WORD",
-                                 "13: services.off.profiles"}  # fmt: skip
-    assert [one.name for one in made.tiers] == ["web", "job"]
+    assert set(places(design)) >= {
+        "4: services.web.privileged",
+        "5: services.web.ports.0",
+        "6: services.web.logging",
+        "7: services.web.healthcheck.timeout",
+        "8: services.web.secrets.0.mode",
+        "9: services.web.depends_on.job",
+        "10: services.web.environment.LINES",
+        "10: services.web.environment.WORD",
+        "13: services.off.profiles",
+    }
+    assert [tier.name for tier in design.tiers] == ["web", "job"]
 
 
 def test_a_profile_that_is_asked_for_is_taken_in(imported: Import) -> None:
     compose = "services:\n  web:\n    image: nginx\n    profiles: [debug]\n"
-    assert [one.name for one in imported(compose, profiles=["debug"]).tiers] == ["web"]
+    assert [tier.name for tier in imported(compose, profiles=["debug"]).tiers] == ["web"]
 
 
 def test_a_dockerfile_loses_what_only_buildkit_knows_and_nothing_else(imported: Import) -> None:
@@ -388,18 +403,18 @@ def test_a_dockerfile_loses_what_only_buildkit_knows_and_nothing_else(imported: 
         "FROM builder AS dev\nRUN <<EOF\nx\nEOF\n"
     )
     compose = "services:\n  web:\n    build: { context: ., target: builder }\n    expose: [80]\n"
-    made = imported(compose, {"Dockerfile": text})
-    copied = (made.folder / "roles/web/context/Dockerfile").read_text()
-    assert copied == "# syntax=docker/dockerfile:1.4\nFROM a AS builder\nRUN make\n"
-    assert role(made, "web")["context"] == {"target": "builder"}
+    design = imported(compose, {"Dockerfile": text})
+    copy = (design.folder / "roles/web/context/Dockerfile").read_text()
+    assert copy == "# syntax=docker/dockerfile:1.4\nFROM a AS builder\nRUN make\n"
+    assert role(design, "web")["context"] == {"target": "builder"}
 
 
 def test_tier_names_are_short_and_no_helper_s(imported: Import) -> None:
     names = ("a_very_long_name_of_a_service", "a_very_long_name_of_another")
     longs = "".join(f"  {name}: {{ image: nginx }}\n" for name in names)
     compose = f"services:\n  grafana: {{ image: grafana/grafana }}\n{longs}"
-    made = [one.name for one in imported(compose).tiers]
-    assert made == ["grafana-service", "a-very-long-name-of", "a-very-long-name-2"]
+    tiers = [tier.name for tier in imported(compose).tiers]
+    assert tiers == ["grafana-service", "a-very-long-name-of", "a-very-long-name-2"]
 
 
 TWICE = "image: nginx, ports: ['80:80'] }\n  b: { image: nginx, ports: ['80:81']"
@@ -438,7 +453,8 @@ OTHERS = [
     ("1: services", MANY),
 ]
 WHOLE = [
-    (".".join(filter(None, ("2: services.a", key))), f"  a: {{ {one} }}") for key, one in WRONG
+    (".".join(filter(None, ("2: services.a", key))), f"  a: {{ {service} }}")
+    for key, service in WRONG
 ]
 
 

@@ -20,15 +20,15 @@ def read(tmp_path: Path, text: str, **values: str) -> dict[str, object]:
 
 
 def refused_places(tmp_path: Path, text: str) -> list[str]:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error_info:
         read(tmp_path, text)
-    errors = [refused.value, *refused.value.also]
-    return [one.place.removeprefix(f"{tmp_path}/") for one in errors]
+    errors = [error_info.value, *error_info.value.also]
+    return [error.place.removeprefix(f"{tmp_path}/") for error in errors]
 
 
 def test_scalars_are_those_of_yaml_1_2(tmp_path: Path) -> None:
-    found = read(tmp_path, WEB + "    ports: [22:22, 8080]\n    user: no\n    tty: true\n")
-    assert found["services"] == {
+    values = read(tmp_path, WEB + "    ports: [22:22, 8080]\n    user: no\n    tty: true\n")
+    assert values["services"] == {
         "web": {"image": "nginx", "ports": ["22:22", 8080], "user": "no", "tty": True}
     }
 
@@ -36,8 +36,8 @@ def test_scalars_are_those_of_yaml_1_2(tmp_path: Path) -> None:
 def test_variables_are_filled_into_texts_and_anchors_are_merged(tmp_path: Path) -> None:
     shared = "x-all: &all\n  image: shop:${TAG}\n  user: root\n"
     text = f"{shared}services:\n  web:\n    <<: *all\n    user: me\n"
-    found = read(tmp_path, text, TAG="3")
-    assert found["services"] == {"web": {"image": "shop:3", "user": "me"}}
+    values = read(tmp_path, text, TAG="3")
+    assert values["services"] == {"web": {"image": "shop:3", "user": "me"}}
 
 
 @pytest.mark.parametrize(
@@ -103,16 +103,16 @@ def test_each_form_of_a_variable_is_filled_in(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize("text", ["${", "${A", "$-", "${1A}", "${A!x}", "a $", "${A:-" * 20])
 def test_what_is_no_variable_is_refused_with_its_place(text: str) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         fill(text)
-    assert refused.value.place == "file:1"
+    assert error.value.place == "file:1"
 
 
 @pytest.mark.parametrize("text", ["${A:?say it}", "${A?say it}"])
 def test_a_variable_that_must_be_set_is_asked_for(text: str) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         fill(text)
-    assert refused.value.got == "say it"
+    assert error.value.got == "say it"
 
 
 def test_a_variable_that_is_not_set_is_empty_and_remembered() -> None:
@@ -137,6 +137,6 @@ def test_an_env_file_that_is_broken_or_too_large_is_refused(
 ) -> None:
     path = tmp_path / ".env"
     path.write_text(text, "utf-8")
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         read_variables(path, {})
-    assert refused.value.place == f"{path}{line}"
+    assert error.value.place == f"{path}{line}"

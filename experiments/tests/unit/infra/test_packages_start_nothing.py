@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import subprocess
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from experiments.paths import ROOT
+from experiments.tests.started import executable
 
 FORBIDS = 101
 _CALL = '. ci/lib.sh; policy_rc_d=$POLICY; install_quietly "$@"'
@@ -26,20 +27,18 @@ def policy(tmp_path: Path) -> Path:
 def _installed(policy: Path, apt_get: str) -> subprocess.CompletedProcess[bytes]:
     """`install_quietly` of ci/lib.sh, where apt-get is this script."""
     programs = policy.parent / "bin"
-    programs.mkdir(exist_ok=True)
-    program = programs / "apt-get"
-    program.write_text(f'#!/bin/sh\n[ "$1" = install ] || exit 0\n{apt_get}\n')
-    program.chmod(0o755)
-    own = {"PATH": f"{programs}:{os.environ['PATH']}", "POLICY": str(policy)}
+    text = f'#!/bin/sh\n[ "$1" = install ] || exit 0\n{apt_get}\n'
+    executable(programs / "apt-get", text)
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "POLICY": str(policy)}
     return subprocess.run(
         ["env", "--default-signal", "bash", "-c", _CALL, "bash", "nginx"], cwd=ROOT,
-        env={**os.environ, **own}, capture_output=True, check=False, timeout=60,
+        env={**os.environ, **environment}, capture_output=True, check=False, timeout=60,
     )  # fmt: skip
 
 
 def test_packages_are_forbidden_to_start_services_while_they_are_installed(policy: Path) -> None:
-    done = _installed(policy, f'"{policy}" redis-server start; echo $? >"{policy}.said"')
-    assert done.returncode == 0, done.stderr
+    process = _installed(policy, f'"{policy}" redis-server start; echo $? >"{policy}.said"')
+    assert process.returncode == 0, process.stderr
     assert int(Path(f"{policy}.said").read_text()) == FORBIDS
     assert not policy.exists()
 
@@ -51,8 +50,8 @@ def test_an_installation_that_fails_leaves_no_policy(policy: Path) -> None:
 
 @pytest.mark.parametrize("name", ["HUP", "INT", "TERM"])
 def test_an_installation_that_is_interrupted_leaves_no_policy(policy: Path, name: str) -> None:
-    done = _installed(policy, f'test -e "{policy}" && kill -s {name} $PPID')
-    assert done.returncode == 128 + signal.Signals[f"SIG{name}"]
+    process = _installed(policy, f'test -e "{policy}" && kill -s {name} $PPID')
+    assert process.returncode == 128 + signal.Signals[f"SIG{name}"]
     assert not policy.exists()
 
 
@@ -71,13 +70,12 @@ def test_somebody_else_s_policy_is_left_alone(policy: Path, apt_get: str) -> Non
 
 
 @pytest.fixture
-def on_a_host(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], AbstractContextManager[None]]:
+def on_a_host(
+    boot: Callable[[str], ModuleType],
+) -> Callable[[Path], AbstractContextManager[None]]:
     """The same of infra/boot/role.py, which installs roles on hosts and instances."""
-    monkeypatch.syspath_prepend(str(ROOT / "infra" / "boot"))
-    found: Callable[[Path], AbstractContextManager[None]] = importlib.import_module(
-        "role"
-    ).packages_start_nothing
-    return found
+    manager: Callable[[Path], AbstractContextManager[None]] = boot("role").packages_start_nothing
+    return manager
 
 
 def test_a_role_s_installation_that_fails_leaves_no_policy_on_the_host(
@@ -97,8 +95,8 @@ def test_a_host_s_own_policy_is_left_alone_and_one_of_a_killed_installation_is_n
     policy: Path, on_a_host: Callable[[Path], AbstractContextManager[None]]
 ) -> None:
     with on_a_host(policy):
-        left = policy.read_text()
-    policy.write_text(left)
+        text = policy.read_text()
+    policy.write_text(text)
     with on_a_host(policy):
         pass
     assert not policy.exists()
@@ -112,4 +110,4 @@ def test_no_role_leaves_a_policy_of_its_own() -> None:
     """On a host that would overwrite its owner's."""
     scripts = [*ROOT.glob("infra/roles/*/*.sh"), *ROOT.glob("experiments/**/roles/*/*.sh")]
     assert scripts
-    assert [str(one) for one in scripts if "policy-rc.d" in one.read_text()] == []
+    assert [str(script) for script in scripts if "policy-rc.d" in script.read_text()] == []

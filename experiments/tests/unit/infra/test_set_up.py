@@ -4,37 +4,29 @@ from __future__ import annotations
 
 import configparser
 import hashlib
-import importlib
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from experiments.paths import ROOT
+from experiments.tests.started import executable
+
+Boot = Callable[[str], ModuleType]
 
 
-@pytest.fixture
-def before(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module, as it is imported on a host."""
-    monkeypatch.syspath_prepend(str(ROOT / "infra" / "boot"))
-    return importlib.import_module("before")
-
-
-def test_a_service_s_private_folder_of_this_boot_is_no_entry(
-    before: ModuleType, tmp_path: Path
-) -> None:
+def test_a_service_s_private_folder_of_this_boot_is_no_entry(boot: Boot, tmp_path: Path) -> None:
     for name in ("systemd-private-1229-ssh.service-7okJeq", "theirs"):
         (tmp_path / name).mkdir()
-    assert before.entries([str(tmp_path), "/no-such-folder"]) == [str(tmp_path / "theirs")]
+    assert boot("before").entries([str(tmp_path), "/no-such-folder"]) == [str(tmp_path / "theirs")]
 
 
-def test_a_bridge_and_its_ports_are_no_links_of_the_host(
-    before: ModuleType, tmp_path: Path
-) -> None:
+def test_a_bridge_and_its_ports_are_no_links_of_the_host(boot: Boot, tmp_path: Path) -> None:
     for folder in ("docker0/bridge", "veth12/brport", "eth0/device", "sc-1"):
         (tmp_path / folder).mkdir(parents=True)
     lines = [
@@ -44,7 +36,7 @@ def test_a_bridge_and_its_ports_are_no_links_of_the_host(
         "veth12@if4       UP             fe:54:00:12:34:57 <BROADCAST,MULTICAST,UP>",
         "",
     ]
-    assert before.without_bridges(lines, tmp_path) == lines[:2]
+    assert boot("before").without_bridges(lines, tmp_path) == lines[:2]
 
 
 BOOT = ROOT / "infra" / "boot"
@@ -53,9 +45,9 @@ BUNDLE = b"what the fleet was planned with"
 
 def _function(name: str) -> str:
     text = (BOOT / "boot.sh").read_text()
-    found = re.search(rf"^{name}\(\) {{.*?^}}$", text, re.MULTILINE | re.DOTALL)
-    assert found, name
-    return found[0]
+    match = re.search(rf"^{name}\(\) {{.*?^}}$", text, re.MULTILINE | re.DOTALL)
+    assert match, name
+    return match[0]
 
 
 @pytest.mark.parametrize(("got", "taken"), [(BUNDLE, True), (b"another's", False), (b"", False)])
@@ -75,22 +67,20 @@ def test_a_bundle_with_another_checksum_is_not_unpacked(
     {_function("prepare")}
     prepare
     """
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
-    assert (done.returncode == 0) == taken, done.stderr
+    process = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert (process.returncode == 0) == taken, process.stderr
     assert (tmp_path / "unpacked").exists() == taken
     assert (tmp_path / "bundle" / ".whole").exists() == taken
 
 
 def test_settings_and_content_with_another_checksum_are_not_taken(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    boot: Boot, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.syspath_prepend(BOOT)
-    import machine  # type: ignore[import-not-found]
-
+    machine = boot("machine")
     sha256 = hashlib.sha256(BUNDLE).hexdigest()
-    assert machine.whole(BUNDLE, sha256, "settings") == BUNDLE
+    assert machine.verify(BUNDLE, sha256, "settings") == BUNDLE
     with pytest.raises(ValueError, match="settings"):
-        machine.whole(b"another's", sha256, "settings")
+        machine.verify(b"another's", sha256, "settings")
     monkeypatch.setattr(machine, "DONE", tmp_path / "not-yet")
     monkeypatch.setattr(machine, "CONTENT", tmp_path / "content.tar.gz")
 
@@ -99,10 +89,10 @@ def test_settings_and_content_with_another_checksum_are_not_taken(
             assert (bucket, key) == ("b", "vpc-1/content/redis.tar.gz")
             Path(file).write_bytes(BUNDLE)
 
-    held = {"key": "content/redis.tar.gz", "sha256": sha256}
-    assert machine.fetch_content(held, Bucket(), "b", "vpc-1") == tmp_path / "content.tar.gz"
+    content = {"key": "content/redis.tar.gz", "sha256": sha256}
+    assert machine.fetch_content(content, Bucket(), "b", "vpc-1") == tmp_path / "content.tar.gz"
     with pytest.raises(ValueError, match=r"content/redis\.tar\.gz"):
-        machine.fetch_content({**held, "sha256": "0"}, Bucket(), "b", "vpc-1")
+        machine.fetch_content({**content, "sha256": "0"}, Bucket(), "b", "vpc-1")
 
 
 STACK, ACCOUNT = ROOT / "infra" / "stacks" / "ec2", ROOT / "infra" / "account"
@@ -124,24 +114,24 @@ def _pinned(file: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("folder", [STACK, ACCOUNT])
 def test_a_lock_file_is_under_version_control(folder: Path) -> None:
-    listed = ["git", "-C", str(folder), "ls-files", "--error-unmatch", ".terraform.lock.hcl"]
-    assert subprocess.run(listed, capture_output=True, check=False).returncode == 0
+    command = ["git", "-C", str(folder), "ls-files", "--error-unmatch", ".terraform.lock.hcl"]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("file", [STACK / "versions.tf", ACCOUNT / "main.tf"])
 def test_each_provider_is_locked_in_the_version_that_is_pinned(file: Path) -> None:
-    locked = _locked(file.parent)
+    blocks = _locked(file.parent)
     assert {
         name: re.findall(r'^  (?:version|constraints)\s*= "(\S+)"$', block, re.M)
-        for name, block in locked.items()
+        for name, block in blocks.items()
     } == {name: [version, version] for name, version in _pinned(file).items()}
 
 
 def test_packages_of_aws_are_locked_by_their_checksums_and_alike_in_both() -> None:
-    locked = _locked(STACK)[AWS]
-    assert locked == _locked(ACCOUNT)[AWS]
+    block = _locked(STACK)[AWS]
+    assert block == _locked(ACCOUNT)[AWS]
     for scheme, text in (("zh", r"[0-9a-f]{64}"), ("h1", r"[A-Za-z0-9+/]{43}=")):
-        assert len(set(re.findall(rf'^    "{scheme}:{text}",$', locked, re.M))) >= PLATFORMS_MIN
+        assert len(set(re.findall(rf'^    "{scheme}:{text}",$', block, re.M))) >= PLATFORMS_MIN
 
 
 def test_our_own_provider_which_is_built_here_has_no_checksum() -> None:
@@ -168,24 +158,28 @@ def programs(tmp_path: Path) -> Path:
 
 
 def _program(folder: Path, name: str, does: str) -> None:
-    (folder / name).write_text(f"#!/bin/sh\n{does}\n")
-    (folder / name).chmod(0o755)
+    executable(folder / name, f"#!/bin/sh\n{does}\n")
 
 
 def _call(programs: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    own = {"PATH": str(programs), "XDG_CACHE_HOME": str(programs / "cache")}
+    environment = {"PATH": str(programs), "XDG_CACHE_HOME": str(programs / "cache")}
     return subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **own}, capture_output=True, text=True, check=False
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
 def test_packages_and_tools_that_are_missing_are_said_at_once(programs: Path) -> None:
     _program(programs, "go", "echo go version go1.2.3")
-    done = _call(programs, "ci/setup")
-    assert done.returncode == NOT_THERE, done.stderr
-    words = set(done.stderr.replace(":", " ").split())
+    process = _call(programs, "ci/setup")
+    assert process.returncode == NOT_THERE, process.stderr
+    words = set(process.stderr.replace(":", " ").split())
     assert {"curl", "cargo", "go", "1.2.3", "terraform"} <= words
-    assert len(done.stderr.splitlines()) == 5
+    assert len(process.stderr.splitlines()) == 5
 
 
 def test_a_boot_starts_no_server_of_tests_but_the_engine(programs: Path, tmp_path: Path) -> None:
@@ -193,19 +187,22 @@ def test_a_boot_starts_no_server_of_tests_but_the_engine(programs: Path, tmp_pat
     _program(programs, "dpkg-query", f'printf "{files}\n"')
     _program(programs, "systemctl", f'echo "$*" >>"{tmp_path}/said"')
     call = '. ci/lib.sh; start_no_server_at_boot "$@"'
-    done = _call(programs, "bash", "-c", call, "bash", "influxdb", "docker.io", "redis-server")
-    assert done.returncode == 0, done.stderr
-    said = (tmp_path / "said").read_text().splitlines()
-    assert said == [f"disable --quiet {name}.service" for name in ("influxdb", "redis-server")]
+    process = _call(programs, "bash", "-c", call, "bash", "influxdb", "docker.io", "redis-server")
+    assert process.returncode == 0, process.stderr
+    lines = (tmp_path / "said").read_text().splitlines()
+    assert lines == [f"disable --quiet {name}.service" for name in ("influxdb", "redis-server")]
 
 
-def test_a_machine_that_cannot_be_emulated_here_says_what_is_missing(
-    programs: Path, tmp_path: Path
+@pytest.mark.parametrize("verb", ["build", "boot"])
+def test_a_machine_that_cannot_be_emulated_here_says_all_that_is_missing(
+    programs: Path, tmp_path: Path, verb: str
 ) -> None:
+    """Also where a disk is kept: the test, which would be skipped, is not come to."""
     (programs / "realpath").symlink_to(str(shutil.which("realpath")))
-    done = _call(programs, "ci/vm", "boot", str(tmp_path / "vm"))
-    assert done.returncode == NOT_THERE, done.stderr
-    assert {"qemu-system-x86_64", "qemu-img"} <= set(done.stderr.replace(";", " ").split())
+    process = _call(programs, "ci/vm", verb, str(tmp_path / "vm"))
+    assert process.returncode == NOT_THERE, process.stderr
+    missing = {"qemu-system-x86_64", "qemu-img", "mmdebstrap", "ssh-keygen"}
+    assert missing <= set(process.stderr.replace(";", " ").split())
     assert not (tmp_path / "vm").exists()
 
 
@@ -236,22 +233,7 @@ def test_the_workflow_calls_it_on_one_day_a_week() -> None:
 
 def test_its_target_runs_the_test_of_a_host_that_boots() -> None:
     make = ["make", "--no-print-directory", "--dry-run", "test-boot"]
-    said = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "ci/test boot"
-    (ran,) = re.findall(r"pytest -q (\S+test_hosts_vm\.py)", (ROOT / "ci" / "test").read_text())
-    assert (ROOT / ran).exists()
-
-
-@pytest.mark.parametrize("verb", [("build",), ("boot", "vm")])
-def test_where_a_program_is_missing_it_fails_and_names_all(
-    verb: tuple[str, ...], tmp_path: Path
-) -> None:
-    """Also where a disk is kept: the test, which would be skipped, is not come to."""
-    for name in ("bash", "dirname", "env", "sha256sum", "cut", "realpath", "id"):
-        (tmp_path / name).symlink_to(str(shutil.which(name)))
-    own = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = subprocess.run(["bash", str(ROOT / "ci" / "vm"), *verb], cwd=tmp_path,
-                          env={**os.environ, **own}, capture_output=True, text=True,
-                          check=False)  # fmt: skip
-    assert done.returncode == NOT_THERE
-    assert {"qemu-img", "mmdebstrap", "ssh-keygen"} <= set(re.split(r"[\s;]+", done.stderr))
+    process = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "ci/test boot"
+    (path,) = re.findall(r"pytest -q (\S+test_hosts_vm\.py)", (ROOT / "ci" / "test").read_text())
+    assert (ROOT / path).exists()

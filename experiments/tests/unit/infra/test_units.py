@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -17,16 +17,16 @@ from types import ModuleType
 import pytest
 
 from experiments.paths import ROOT
+from experiments.tests.load_fixture import alive
+from experiments.tests.started import executable
 
 NOWHERE = Path("/dev/null")
-_PATIENCE_S = 60.0
 
 
 @pytest.fixture
-def units(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module, as it is imported on a host without systemd."""
-    monkeypatch.syspath_prepend(str(ROOT / "infra" / "boot"))
-    module = importlib.import_module("units")
+def units(boot: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module, on a host without systemd."""
+    module = boot("units")
     monkeypatch.setattr(module, "systemd_runs", lambda: False)
     return module
 
@@ -47,13 +47,13 @@ def _enable(etc: Path, name: str, target: str = "multi-user.target") -> None:
 
 
 def _masked(etc: Path) -> set[str]:
-    links = [one for one in (etc / "systemd/system").iterdir() if one.is_symlink()]
-    return {one.name for one in links if one.readlink() == NOWHERE}
+    links = [path for path in (etc / "systemd/system").iterdir() if path.is_symlink()]
+    return {link.name for link in links if link.readlink() == NOWHERE}
 
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of programs that write what they are told into `said`; systemd-run runs it too."""
+    """A folder of programs that append their arguments to `said`; systemd-run also runs them."""
     folder = tmp_path / "programs"
     folder.mkdir()
     _program(folder, "systemctl", "")
@@ -63,10 +63,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _program(folder: Path, name: str, does: str) -> Path:
-    file = folder / name
-    file.write_text(f'#!/bin/sh\necho "{name} $*" >>{folder}/said\n{does}\n')
-    file.chmod(0o755)
-    return file
+    return executable(folder / name, f'#!/bin/sh\necho "{name} $*" >>{folder}/said\n{does}\n')
 
 
 def _said(programs: Path) -> list[str]:
@@ -77,10 +74,10 @@ def test_the_machine_s_unit_can_be_enabled_so_that_a_boot_starts_it(
     units: ModuleType, tmp_path: Path
 ) -> None:
     units.write_unit("/opt/sparecraft/bin/nodeagent", tmp_path)
-    said = configparser.ConfigParser(strict=False)
-    said.read(tmp_path / units.MACHINE)
-    assert said["Install"]["WantedBy"] == "multi-user.target"
-    assert said["Service"]["Restart"] == "always"
+    unit = configparser.ConfigParser(strict=False)
+    unit.read(tmp_path / units.MACHINE)
+    assert unit["Install"]["WantedBy"] == "multi-user.target"
+    assert unit["Service"]["Restart"] == "always"
 
 
 def test_what_a_package_enables_is_masked_and_what_was_there_is_not(
@@ -151,21 +148,7 @@ def test_what_a_step_left_running_ends_with_it_also_where_it_fails(
     with pytest.raises(subprocess.CalledProcessError) as failed:
         units.run_step(step)
     assert failed.value.returncode == 3
-    assert _ends(int((tmp_path / "pid").read_text()))
-
-
-def _ends(pid: int) -> bool:
-    """Wait for the end of a process that was killed; nobody may have reaped it."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if state in "ZX":
-            return True
-        time.sleep(0.01)
-    return False
+    assert alive([int((tmp_path / "pid").read_text())]) == []
 
 
 @pytest.mark.parametrize("code", [0, 3])
@@ -180,12 +163,12 @@ def test_with_systemd_a_step_runs_in_a_scope_that_is_killed_before_and_after(
         with pytest.raises(subprocess.CalledProcessError):
             units.run_step(step)
     kill = f"systemctl kill --signal=KILL {units.SCOPE}"
-    said = _said(programs)
-    (ran,) = [line for line in said if line.startswith("systemd-run")]
-    assert {"--scope", f"--unit={units.SCOPE}"} <= set(ran.split())
-    at = said.index(ran)
-    assert kill in said[:at]
-    assert kill in said[said.index("step ") :]
+    lines = _said(programs)
+    (scope_call,) = [line for line in lines if line.startswith("systemd-run")]
+    assert {"--scope", f"--unit={units.SCOPE}"} <= set(scope_call.split())
+    start = lines.index(scope_call)
+    assert kill in lines[:start]
+    assert kill in lines[lines.index("step ") :]
 
 
 @pytest.mark.usefixtures("units")
@@ -197,24 +180,24 @@ def test_units_of_packages_are_stopped_before_the_purge_but_not_of_one_that_stay
         "redis": "/lib/systemd/system/redis@.service\n/usr/share/doc/redis/a.service",
         "cache": "/usr/lib/systemd/system/cache.service",
     }
-    listed = "".join(f"*-L*{name}*) echo '{text}';; " for name, text in files.items())
-    asked = f'for one in "$@"; do case "-L $one" in {listed}esac; done'
+    cases = "".join(f"*-L*{name}*) echo '{text}';; " for name, text in files.items())
+    files_query = f'for one in "$@"; do case "-L $one" in {cases}esac; done'
     needs = r"printf 'cluster\tinstalled\t, cache (>= 1)\n'"
     status = "printf 'dash 1 installed\\n'"
     _program(
         programs,
         "dpkg-query",
-        f'case "$*" in *Depends*) {needs};; *Status*) {status};; *) {asked};; esac',
+        f'case "$*" in *Depends*) {needs};; *Status*) {status};; *) {files_query};; esac',
     )
     _program(programs, "dpkg", "")
     importlib.import_module("back").purge(["influxdb", "redis", "cache"])
-    said = _said(programs)
-    purged = next(at for at, line in enumerate(said) if line.startswith("dpkg --purge"))
-    stops = [(at, line.split()[2]) for at, line in enumerate(said) if line.startswith("systemctl")]
+    lines = _said(programs)
+    purge_at = next(at for at, line in enumerate(lines) if line.startswith("dpkg --purge"))
+    stops = [(at, line.split()[2]) for at, line in enumerate(lines) if line.startswith("systemctl")]
     assert {name for _, name in stops} == {
         *("influxdb.service", "influx-old.service", "redis@*.service")
     }
-    assert all(at < purged for at, _ in stops)
+    assert all(at < purge_at for at, _ in stops)
 
 
 def test_a_role_is_installed_with_its_servers_masked_and_ended(
@@ -229,12 +212,12 @@ def test_a_role_is_installed_with_its_servers_masked_and_ended(
     _program(scripts, "make-content.sh", f"sleep 1000 & echo $! >{tmp_path}/pid")
     monkeypatch.setattr(role, "HOME", home)
     monkeypatch.setattr(role, "DONE", state / "done")
-    own = partial(role.packages_start_nothing, tmp_path / "policy")
-    monkeypatch.setattr(role, "packages_start_nothing", own)
+    starts_nothing = partial(role.packages_start_nothing, tmp_path / "policy")
+    monkeypatch.setattr(role, "packages_start_nothing", starts_nothing)
     monkeypatch.setattr(role, "new_units_masked", partial(units.new_units_masked, etc, state))
     role.install_role("tst", None)
     assert _masked(etc) == {"their.service", "tst.service", "tst.socket"}
-    assert _ends(int((tmp_path / "pid").read_text()))
+    assert alive([int((tmp_path / "pid").read_text())]) == []
     assert (state / "done").exists()
 
 
@@ -249,6 +232,8 @@ def test_the_timer_of_the_end_is_stopped_before_its_file_goes(
     timer.touch()
     _program(programs, "systemctl", f'[ -e {timer} ] || echo "{timer} is gone" >>{programs}/said')
     host._disarm_end()
-    said = _said(programs)
-    assert f"systemctl disable --quiet --now {timer.name}" in said[: said.index(f"{timer} is gone")]
+    lines = _said(programs)
+    assert (
+        f"systemctl disable --quiet --now {timer.name}" in lines[: lines.index(f"{timer} is gone")]
+    )
     assert not timer.exists()

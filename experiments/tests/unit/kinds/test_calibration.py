@@ -29,8 +29,8 @@ from experiments.kinds.calibration import (
     Work,
     calibrate,
     calibration_json,
+    experiment_at,
     rate_for,
-    rated,
     work_of,
 )
 from experiments.record.records import HOSTS
@@ -49,7 +49,7 @@ def asked(tmp_path: Path, changes: Mapping[str, str] | None = None) -> Design:
 
 
 class _SimulatedFleet:
-    """Machines that use CPU as their load says; its seconds pass when somebody waits."""
+    """Machines whose CPU use follows from their load; time passes only while somebody waits."""
 
     def __init__(self, slow: float = 1.0, noise: float = 0.03, cold_s: float = 4.0) -> None:
         self.now_s, self.slow, self.noise, self.cold_s = 100.0, slow, noise, cold_s
@@ -71,8 +71,8 @@ class _SimulatedFleet:
         self.asked.append((load.sent_per_s, length_s))
         at_s = begin_s + np.arange(np.ceil(length_s * load.sent_per_s)) / load.sent_per_s
         self._pass(length_s, load.sent_per_s)
-        bad = self.rng.random(len(at_s)) < self.failing
-        outcome = ["timeout" if one else "ok" for one in bad]
+        failed = self.rng.random(len(at_s)) < self.failing
+        outcome = ["timeout" if is_bad else "ok" for is_bad in failed]
         records = pl.DataFrame({"intended_s": at_s, "outcome": outcome})
         assert number < -1
         return SimpleNamespace(records=lambda: records)
@@ -81,11 +81,11 @@ class _SimulatedFleet:
         end_s = self.now_s + length_s
         while self.now_s < end_s - 1e-9:
             self.now_s = min(end_s, np.floor(self.now_s + 1e-9) + 1.0)
-            cold = 3.0 if self.now_s < 100.0 + self.cold_s else 1.0
+            slowdown = 3.0 if self.now_s < 100.0 + self.cold_s else 1.0
             for tier, nodes, work_s in (("web", 4, WEB_S), ("db", 3, DB_S)):
                 for node in range(1, nodes + 1):
-                    wanted = rate_per_s * work_s * self.slow * cold / nodes
-                    cores = IDLE + wanted * (1.0 + self.noise * self.rng.standard_normal())
+                    load_cores = rate_per_s * work_s * self.slow * slowdown / nodes
+                    cores = IDLE + load_cores * (1.0 + self.noise * self.rng.standard_normal())
                     self.rows.append(
                         {"time_s": self.now_s, "machine": f"{tier}-{node}", "cpu_cores": cores}
                     )
@@ -99,77 +99,77 @@ class _SimulatedFleet:
 
 
 def found_on(
-    fleet: _SimulatedFleet, of: Design, monkeypatch: pytest.MonkeyPatch
+    fleet: _SimulatedFleet, asked_design: Design, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[dict[str, Any], Design]:
     """The manifest's words, and the design that the blocks are run by."""
-    kept: list[Any] = []
+    writers: list[Any] = []
     testbed: Any = SimpleNamespace(
-        design=of,
+        design=asked_design,
         fleet=SimpleNamespace(influxdb=""),
         clock=SimpleNamespace(since_s=lambda at_s: at_s, ns_at=lambda at_s: int(at_s * 1e9)),
         narrator=Narrator(Console(file=io.StringIO())),
         setup_s={},
-        keep=kept.append,
+        keep=writers.append,
     )
-    runner: Any = SimpleNamespace(calm=fleet.calm, design=of, handles=[1])
+    runner: Any = SimpleNamespace(calm=fleet.calm, design=asked_design, handles=[1])
     monkeypatch.setattr(calibration, "time", fleet)
     monkeypatch.setattr(calibration, "InfluxQuery", lambda _: fleet)
     calibrate(testbed, runner)
     runner.handles.clear()
-    assert kept[0](Path()) is None  # nothing was measured: nothing to keep
+    assert writers[0](Path()) is None  # nothing was measured: nothing to keep
     runner.handles.append(1)
-    return kept[0](Path())["calibration"], runner.design
+    return writers[0](Path())["calibration"], runner.design
 
 
 @pytest.mark.parametrize("slow", [1.0, 2.0])
 def test_a_service_twice_as_slow_is_given_half_the_rate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: float
 ) -> None:
-    found, at_rate = found_on(_SimulatedFleet(slow), asked(tmp_path), monkeypatch)
+    values, rate_design = found_on(_SimulatedFleet(slow), asked(tmp_path), monkeypatch)
     true_per_s = 0.12 * 4 * 0.6 / (WEB_S * slow)  # four web servers of 0.6 cores
-    assert found["tier"] == "web"
-    assert found["rate_per_s"] == pytest.approx(true_per_s, rel=0.05)
-    assert found["ci_low"] < found["rate_per_s"] < found["ci_high"]
-    assert at_rate.experiment.load.rate_per_s == found["rate_per_s"]
-    assert at_rate.experiment.load.utilisation is None
+    assert values["tier"] == "web"
+    assert values["rate_per_s"] == pytest.approx(true_per_s, rel=0.05)
+    assert values["ci_low"] < values["rate_per_s"] < values["ci_high"]
+    assert rate_design.experiment.load.rate_per_s == values["rate_per_s"]
+    assert rate_design.experiment.load.utilisation is None
 
 
 def test_an_arm_whose_copies_ask_for_more_than_the_fleet_has_is_refused_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of = asked(tmp_path, {"utilisation = 0.12": "utilisation = 0.7"})
-    with pytest.raises(MeasurementFailed) as refused:
-        found_on(_SimulatedFleet(), of, monkeypatch)
-    assert refused.value.place == "arms.replicated.settings.web.replicas"
+    asked_design = asked(tmp_path, {"utilisation = 0.12": "utilisation = 0.7"})
+    with pytest.raises(MeasurementFailed) as error:
+        found_on(_SimulatedFleet(), asked_design, monkeypatch)
+    assert error.value.place == "arms.replicated.settings.web.replicas"
 
 
 def test_the_load_of_a_calibration_is_bounded_and_begins_low(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fast = _SimulatedFleet(slow=0.001)  # 36 us a request: 8,000 a second at 12 %
-    found_on(fast, asked(tmp_path), monkeypatch)
-    rates = [rate for rate, _ in fast.asked]
+    fleet = _SimulatedFleet(slow=0.001)  # 36 us a request: 8,000 a second at 12 %
+    found_on(fleet, asked(tmp_path), monkeypatch)
+    rates = [rate for rate, _ in fleet.asked]
     assert rates[0] == calibration.FIRST_PER_S
-    assert all(b <= calibration.FASTER_MOST * a for a, b in pairwise(rates))
-    assert sum(length_s for _, length_s in fast.asked) <= 60.0
+    assert all(faster <= calibration.FASTER_MOST * slower for slower, faster in pairwise(rates))
+    assert sum(length_s for _, length_s in fleet.asked) <= 60.0
 
 
 def test_what_an_idle_machine_uses_is_not_taken_for_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, _ = found_on(_SimulatedFleet(noise=0.0), asked(tmp_path), monkeypatch)
-    assert found["tiers"]["db"]["cpu_s"] == pytest.approx(DB_S, rel=0.05)
-    assert found["tiers"]["db"]["idle_cores"] == pytest.approx(3 * IDLE, rel=0.05)
+    values, _ = found_on(_SimulatedFleet(noise=0.0), asked(tmp_path), monkeypatch)
+    assert values["tiers"]["db"]["cpu_s"] == pytest.approx(DB_S, rel=0.05)
+    assert values["tiers"]["db"]["idle_cores"] == pytest.approx(3 * IDLE, rel=0.05)
 
 
 def test_copies_are_foreseen_to_do_a_tiers_work_again_and_that_of_those_below(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, _ = found_on(_SimulatedFleet(), asked(tmp_path), monkeypatch)
-    base, copied = found["arms"]["baseline"], found["arms"]["replicated"]
-    assert base["web"] == pytest.approx(0.12, rel=0.01)
-    assert copied["web"] == pytest.approx(2 * base["web"])
-    assert copied["db"] == pytest.approx(2 * base["db"])  # (2, 1)
+    values, _ = found_on(_SimulatedFleet(), asked(tmp_path), monkeypatch)
+    base_arm, copied_arm = values["arms"]["baseline"], values["arms"]["replicated"]
+    assert base_arm["web"] == pytest.approx(0.12, rel=0.01)
+    assert copied_arm["web"] == pytest.approx(2 * base_arm["web"])
+    assert copied_arm["db"] == pytest.approx(2 * base_arm["db"])  # (2, 1)
 
 
 def test_a_fleet_that_does_not_answer_ends_the_calibration(
@@ -177,19 +177,19 @@ def test_a_fleet_that_does_not_answer_ends_the_calibration(
 ) -> None:
     fleet = _SimulatedFleet()
     fleet.failing = 0.5
-    with pytest.raises(MeasurementFailed) as failed:
+    with pytest.raises(MeasurementFailed) as error:
         found_on(fleet, asked(tmp_path), monkeypatch)
-    assert failed.value.place == "load.utilisation"
+    assert error.value.place == "load.utilisation"
 
 
 def test_work_that_differs_too_much_is_measured_twice_then_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wild = _SimulatedFleet(noise=8.0)
+    fleet = _SimulatedFleet(noise=8.0)
     with pytest.raises(MeasurementFailed):
-        found_on(wild, asked(tmp_path), monkeypatch)
-    whole = [length_s for _, length_s in wild.asked if length_s > calibration.TRIAL_S]
-    assert len(whole) == calibration.TRIES_MAX
+        found_on(fleet, asked(tmp_path), monkeypatch)
+    lengths_s = [length_s for _, length_s in fleet.asked if length_s > calibration.TRIAL_S]
+    assert len(lengths_s) == calibration.TRIES_MAX
 
 
 def hosts_of(cores: float, machines: tuple[str, ...], until_s: int) -> pl.DataFrame:
@@ -203,24 +203,26 @@ def hosts_of(cores: float, machines: tuple[str, ...], until_s: int) -> pl.DataFr
 
 def test_a_machine_without_samples_is_no_idle_one(tmp_path: Path) -> None:
     fleet = design(tmp_path).fleet
-    every = tuple(name for tier in fleet.tiers for name in fleet.nodes_of(tier))
+    machines = tuple(name for tier in fleet.tiers for name in fleet.nodes_of(tier))
     pieces = [Piece(0.0, 5.0, 10), Piece(5.0, 10.0, 10)]
-    assert work_of(hosts_of(0.1, every, 10), pieces, None, fleet)["web"].cpu_s == pytest.approx(0.2)
+    assert work_of(hosts_of(0.1, machines, 10), pieces, None, fleet)["web"].cpu_s == pytest.approx(
+        0.2
+    )
     with pytest.raises(MeasurementFailed):
-        work_of(hosts_of(0.1, every[1:], 10), pieces, None, fleet)
+        work_of(hosts_of(0.1, machines[1:], 10), pieces, None, fleet)
     with pytest.raises(MeasurementFailed):
-        work_of(hosts_of(0.1, every, 10), [*pieces, Piece(10.0, 15.0, 0)], None, fleet)
+        work_of(hosts_of(0.1, machines, 10), [*pieces, Piece(10.0, 15.0, 0)], None, fleet)
 
 
 def test_the_tier_that_binds_is_the_one_that_fills_first(tmp_path: Path) -> None:
     fleet = design(tmp_path).fleet  # web 4 of 0.6 cores, db 3 of 1
-    once = copies_of({}, fleet)
+    copies = copies_of({}, fleet)
     work = {"web": Work(0.01, 0.009, 0.011, 0.0), "db": Work(0.02, 0.019, 0.021, 0.0)}
-    found = rate_for(0.5, work, once, fleet)
-    assert found.tier == "db"
-    assert found.per_s == pytest.approx(0.5 * 3 / 0.02)
+    binding = rate_for(0.5, work, copies, fleet)
+    assert binding.tier == "db"
+    assert binding.per_s == pytest.approx(0.5 * 3 / 0.02)
     with pytest.raises(MeasurementFailed):
-        rate_for(0.5, {name: Work(0.0, 0.0, 0.0, 0.0) for name in work}, once, fleet)
+        rate_for(0.5, {name: Work(0.0, 0.0, 0.0, 0.0) for name in work}, copies, fleet)
 
 
 @pytest.mark.parametrize(
@@ -234,22 +236,29 @@ def test_the_tier_that_binds_is_the_one_that_fills_first(tmp_path: Path) -> None
 def test_a_rate_that_no_run_should_have_is_refused_with_what_to_do(
     tmp_path: Path, rate: Rate, changes: dict[str, str]
 ) -> None:
-    of = asked(tmp_path, changes)
-    with pytest.raises(MeasurementFailed) as failed:
-        rated(of.experiment, of.fleet, rate)
-    assert failed.value.hint
-    sound = Rate("web", 8.0, 7.0, 9.0)
-    assert rated(of.experiment, of.fleet, sound).load.rate_per_s == 8.0
+    asked_design = asked(tmp_path, changes)
+    with pytest.raises(MeasurementFailed) as error:
+        experiment_at(asked_design.experiment, asked_design.fleet, rate)
+    assert error.value.hint
+    sound_rate = Rate("web", 8.0, 7.0, 9.0)
+    assert (
+        experiment_at(asked_design.experiment, asked_design.fleet, sound_rate).load.rate_per_s
+        == 8.0
+    )
 
 
 def test_a_base_arm_with_copies_is_used_as_asked(tmp_path: Path) -> None:
-    of = asked(tmp_path, {"[arms.baseline]": "[arms.baseline.settings]\nweb = { replicas = 2 }"})
-    first = copies_of(of.experiment.arms["baseline"].replicas, of.fleet)
+    asked_design = asked(
+        tmp_path, {"[arms.baseline]": "[arms.baseline.settings]\nweb = { replicas = 2 }"}
+    )
+    copies = copies_of(asked_design.experiment.arms["baseline"].replicas, asked_design.fleet)
     work = {"web": Work(0.072, 0.07, 0.074, 0.0), "db": Work(0.008, 0.007, 0.009, 0.0)}
-    rate = rate_for(0.12, work, first, of.fleet)
-    found = calibration_json(of.experiment, of.fleet, (rate, work), [Piece(0, 1, 9)], 1.0)
-    assert found["arms"]["baseline"]["web"] == pytest.approx(0.12)
-    assert found["tiers"]["web"]["cpu_s_per_copy"] == pytest.approx(0.036)
+    rate = rate_for(0.12, work, copies, asked_design.fleet)
+    values = calibration_json(
+        asked_design.experiment, asked_design.fleet, (rate, work), [Piece(0, 1, 9)], 1.0
+    )
+    assert values["arms"]["baseline"]["web"] == pytest.approx(0.12)
+    assert values["tiers"]["web"]["cpu_s_per_copy"] == pytest.approx(0.036)
 
 
 def test_writes_are_not_copied(tmp_path: Path) -> None:
@@ -258,10 +267,12 @@ def test_writes_are_not_copied(tmp_path: Path) -> None:
 
 
 def test_a_calibration_takes_its_time_in_what_is_told_before(tmp_path: Path) -> None:
-    of = asked(tmp_path)
-    plain = of.experiment.model_copy(update={"load": of.experiment.load.at(5.0)})
-    assert load_length_s(of.experiment) > load_length_s(plain)
-    assert blocks(of.experiment) == blocks(plain)
+    asked_design = asked(tmp_path)
+    plain_experiment = asked_design.experiment.model_copy(
+        update={"load": asked_design.experiment.load.at(5.0)}
+    )
+    assert load_length_s(asked_design.experiment) > load_length_s(plain_experiment)
+    assert blocks(asked_design.experiment) == blocks(plain_experiment)
 
 
 @pytest.mark.parametrize(
@@ -271,10 +282,10 @@ def test_a_calibration_takes_its_time_in_what_is_told_before(tmp_path: Path) -> 
 )  # fmt: skip
 def test_either_a_rate_or_a_utilisation_is_asked(tmp_path: Path, line: str, key: str) -> None:
     text = TOML.replace("rate_per_s = 5  # pages", line)
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         load_design(write(tmp_path, toml=text))
-    file, number, at = refused.value.place.rsplit(":", 2)
-    assert (Path(file).name, at.strip()) == ("experiment.toml", key)
+    file, number, place = error.value.place.rsplit(":", 2)
+    assert (Path(file).name, place.strip()) == ("experiment.toml", key)
     assert int(number) > 0
 
 
@@ -282,16 +293,16 @@ def test_either_a_rate_or_a_utilisation_is_asked(tmp_path: Path, line: str, key:
     "name", [name for name in kinds.names() if not kinds.find(name).calibrates]
 )
 def test_a_kind_that_does_not_calibrate_refuses_the_key(tmp_path: Path, name: str) -> None:
-    of = asked(tmp_path)
-    experiment = of.experiment.model_copy(update={"kind": name})
-    with pytest.raises(InputError) as refused:
-        kinds.section_of(kinds.find(name), dataclasses.replace(of, experiment=experiment))
-    assert refused.value.place.endswith(": load.utilisation")
+    asked_design = asked(tmp_path)
+    experiment = asked_design.experiment.model_copy(update={"kind": name})
+    with pytest.raises(InputError) as error:
+        kinds.section_of(kinds.find(name), dataclasses.replace(asked_design, experiment=experiment))
+    assert error.value.place.endswith(": load.utilisation")
 
 
 def test_the_kinds_that_plan_or_tune_take_the_key(tmp_path: Path) -> None:
     calibrating = {name for name in kinds.names() if kinds.find(name).calibrates}
     assert calibrating == {"compare", "schemes", "tune"}
     assert kinds.section_of(kinds.find("compare"), asked(tmp_path)) == NoSection()
-    tuned = kinds.section_of(kinds.find("tune"), asked(tmp_path), {"target": "p95"})
-    assert tuned.target == "p95"
+    tune_section = kinds.section_of(kinds.find("tune"), asked(tmp_path), {"target": "p95"})
+    assert tune_section.target == "p95"

@@ -12,7 +12,7 @@ import pytest
 
 from core.errors import InputError
 from experiments import kinds
-from experiments.commands.check import checked
+from experiments.commands.check import check_design
 from experiments.design import designs_available, load_design
 from experiments.paths import ROOT
 from experiments.tests.called import sparecraft
@@ -24,13 +24,13 @@ HEAD = {"promise", "schema", "kind", "experiment", "run", "platform", "valid", "
         "host"}  # fmt: skip
 
 
-def design_of_kind(folder: Path, kind: str, more: str = "") -> Path:
+def design_of_kind(folder: Path, kind: str, sections: str = "") -> Path:
     """The small design as another kind's, without its faults."""
     shutil.copytree(SMALL, folder)
     toml = folder / "experiment.toml"
     text = re.sub(r"\[\[faults\]\].*?\n\n", "", toml.read_text(), flags=re.DOTALL)
     text = re.sub(r"^kind = .*\n", "", text, flags=re.MULTILINE)
-    toml.write_text(f'kind = "{kind}"\n{text}\n{more}')
+    toml.write_text(f'kind = "{kind}"\n{text}\n{sections}')
     return folder
 
 
@@ -46,17 +46,17 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def said(own: Path, *arguments: str, code: int = 0) -> str:
     """The output of `sparecraft` with the kinds in a folder of one's own."""
-    done = sparecraft(*arguments, SPARECRAFT_KINDS=str(own), PYTHONPATH=str(ROOT))
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stderr
+    process = sparecraft(*arguments, SPARECRAFT_KINDS=str(own), PYTHONPATH=str(ROOT))
+    assert process.returncode == code, process.stdout + process.stderr
+    return process.stdout if code == 0 else process.stderr
 
 
 @pytest.fixture(scope="module")
 def ran(own: Path) -> tuple[Path, Path, dict[str, Any]]:
     """A design of that kind, the folder of its one run, and what the run printed."""
     design, results = design_of_kind(own.parent / "mine", "dice"), own.parent / "results"
-    printed = said(own, "run", str(design), "--results", str(results), "--json")
-    return design, results, json.loads(printed)
+    output = said(own, "run", str(design), "--results", str(results), "--json")
+    return design, results, json.loads(output)
 
 
 def test_the_guide_to_adding_a_kind_has_at_most_three_steps() -> None:
@@ -75,8 +75,8 @@ def test_a_kind_of_ones_own_is_run_listed_and_reported(
     assert json.loads((folder / "result.json").read_text()) == printed
     assert (results / "tst-small" / "latest").resolve() == folder
     sixes = json.loads((folder / "thrown.json").read_text()).count(6)
-    listed = json.loads(said(own, "list", "--results", str(results), "--json"))["runs"]
-    [row] = listed
+    rows = json.loads(said(own, "list", "--results", str(results), "--json"))["runs"]
+    [row] = rows
     assert (row["kind"], row["valid"], row["found"]) == ("dice", True, {"sixes": sixes})
     (folder / "report.html").unlink()
     assert str(folder) in said(own, "report", str(folder)).replace("\n", "")
@@ -87,9 +87,9 @@ def test_a_kind_that_is_not_here_is_refused_and_its_runs_are_still_listed(
     ran: tuple[Path, Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     design, results, _ = ran
-    nowhere = tmp_path / "nowhere"
-    assert "kind dice" in said(nowhere, "run", str(design), code=2)
-    [row] = json.loads(said(nowhere, "list", "--results", str(results), "--json"))["runs"]
+    no_kinds = tmp_path / "nowhere"
+    assert "kind dice" in said(no_kinds, "run", str(design), code=2)
+    [row] = json.loads(said(no_kinds, "list", "--results", str(results), "--json"))["runs"]
     assert (row["kind"], row["found"]) == ("dice", {})
 
 
@@ -105,11 +105,11 @@ def test_every_design_here_is_one_of_its_kind() -> None:
     names = designs_available()
     assert len(set(names)) == len(names)
     for name in names:
-        design = checked(load_design(name))
+        design = check_design(load_design(name))
         kind = kinds.kind_of(design)
         assert (design.directory / "README.md").is_file()
-        of_capacity = name.endswith(("-capacity", "-variants"))
-        assert (kind.name == "capacity") == of_capacity
+        is_capacity = name.endswith(("-capacity", "-variants"))
+        assert (kind.name == "capacity") == is_capacity
         assert (design.experiment.failover is not None) == kind.replaces_machines
 
 
@@ -130,9 +130,9 @@ def test_every_design_here_is_one_of_its_kind() -> None:
 def test_what_does_not_fit_a_kind_is_refused_with_its_key(
     tmp_path: Path, kind: str, more: str, key: str
 ) -> None:
-    with pytest.raises(InputError) as refused:
-        checked(load_design(design_of_kind(tmp_path / "mine", kind, more)))
-    assert refused.value.place.endswith(key)
+    with pytest.raises(InputError) as error:
+        check_design(load_design(design_of_kind(tmp_path / "mine", kind, more)))
+    assert error.value.place.endswith(key)
 
 
 def test_options_go_before_what_the_design_says(tmp_path: Path) -> None:
@@ -140,6 +140,6 @@ def test_options_go_before_what_the_design_says(tmp_path: Path) -> None:
     design, tune = load_design(folder), kinds.find("tune")
     section: Any = kinds.section_of(tune, design, {"target": "mean"})
     assert (section.target, section.window_s) == ("mean", 20.0)
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         kinds.section_of(tune, design, {"window_s": 0.1})
-    assert refused.value.place.endswith("tune.window_s")
+    assert error.value.place.endswith("tune.window_s")

@@ -23,6 +23,7 @@ from experiments.load.workers.locust.timer import Alarm
 from experiments.run.block import entries_for
 from experiments.tests.operations_fixture import PAGE, toml
 from experiments.tests.spec_fixture import TFVARS, write
+from experiments.tests.stores import client
 
 
 def test_a_wait_never_ends_early_and_one_for_the_past_ends() -> None:
@@ -47,12 +48,6 @@ def test_other_greenlets_run_during_a_wait_and_a_killed_one_leaves_an_alarm_that
     alarm.wait_until(due_s)
     assert time.monotonic() >= due_s
     alarm.close()
-
-
-def client(kind: type[ByteClient], port: int = 0) -> ByteClient:
-    return kind(
-        ("127.0.0.1", port), connect_timeout_s=30.0, response_timeout_s=30.0, clock=time.monotonic
-    )
 
 
 @pytest.mark.parametrize(
@@ -143,16 +138,16 @@ def read(directory: Path, protocol: str, keys: str) -> Design:
 
 def test_a_tier_that_speaks_tcp_is_asked_by_https_where_a_name_is_stated(tmp_path: Path) -> None:
     design = read(tmp_path, "tcp", KEYS)
-    one = {"tier": "web", "urls": ["tcp://127.0.0.1:8443"]}
+    entry = {"tier": "web", "urls": ["tcp://127.0.0.1:8443"]}
     inventory = Inventory.model_construct(
-        endpoints=type("Endpoints", (), {"entries": [type("Entry", (), one)]})
+        endpoints=type("Endpoints", (), {"entries": [type("Entry", (), entry)]})
     )
     entries = entries_for(design.workloads[OPERATIONS], design, inventory)
     assert entries == {"web": ("https://127.0.0.1:8443",)}
     load = design.experiment.load
-    found = tls_of(load, design.directory, load.tls_name)
-    assert found is not None
-    assert (found.name, found.insecure) == ("shop.test", True)
+    tls = tls_of(load, design.directory, load.tls_name)
+    assert tls is not None
+    assert (tls.name, tls.insecure) == ("shop.test", True)
 
 
 @pytest.mark.parametrize(
@@ -163,12 +158,12 @@ def test_a_tier_that_speaks_tcp_is_asked_by_https_where_a_name_is_stated(tmp_pat
 def test_tls_that_cannot_be_is_refused_by_its_key(
     tmp_path: Path, protocol: str, keys: str, key: str
 ) -> None:
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as error:
         read(tmp_path, protocol, keys)
-    assert found.value.place.endswith(key)
+    assert error.value.place.endswith(key)
 
 
 def test_https_speaks_http() -> None:
-    assert [protocol_of(f"{one}://127.0.0.1/") for one in ("https", "http", "redis")] == [
+    assert [protocol_of(f"{scheme}://127.0.0.1/") for scheme in ("https", "http", "redis")] == [
         "http", "http", "redis",
     ]  # fmt: skip

@@ -23,8 +23,8 @@ LATE_MS = 2 * LAG_MS_MAX
     ids=["chosen", "locustfile", "client"],
 )
 def test_what_would_do_is_said(plan: LoadPlan, worker: str, words: list[str]) -> None:
-    said = less_late(LATE_MS, plan, worker) or ""
-    assert all(word in said for word in ["0.40 ms", *words])
+    message = less_late(LATE_MS, plan, worker) or ""
+    assert all(word in message for word in ["0.40 ms", *words])
     assert less_late(LAG_MS_MAX, plan, worker) is None
     assert less_late(None, plan, worker) is None
 

@@ -47,13 +47,13 @@ def test_each_step_waits_for_the_one_before_it_and_has_its_row() -> None:
     assert drawn.offsets_s[-1] < LENGTH_S
     steps = [(index, before) for index, before in enumerate(drawn.after) if before >= 0]
     assert steps
-    for place, before in steps:
-        assert before < place
-        assert drawn.session_of[before] == drawn.session_of[place] == 0
-        assert drawn.row_of[before] == drawn.row_of[place]
-        apart_s = drawn.offsets_s[place] - drawn.offsets_s[before]
-        assert apart_s == pytest.approx(drawn.think_s[place])
-    waits = np.array([drawn.think_s[place] for place, _ in steps if drawn.operation_of[place] == 1])
+    for index, before in steps:
+        assert before < index
+        assert drawn.session_of[before] == drawn.session_of[index] == 0
+        assert drawn.row_of[before] == drawn.row_of[index]
+        apart_s = drawn.offsets_s[index] - drawn.offsets_s[before]
+        assert apart_s == pytest.approx(drawn.think_s[index])
+    waits = np.array([drawn.think_s[index] for index, _ in steps if drawn.operation_of[index] == 1])
     assert 0.5 <= waits.min() < 0.6 < 1.9 < waits.max() <= 2.0
     assert len(set(drawn.row_of)) > 900
 
@@ -74,8 +74,8 @@ def test_a_value_is_put_into_the_encoding_of_its_place() -> None:
         (("X-User", (Part(value="v"),)),),
         (Part('{"a":"'), Part(value="v", encoding="json"), Part('"}')),
     )
-    sent = bytes_of(request, "h:81", VirtualUser({"v": 'a/"ü'}, {"sid": "1", "b": "2"}))
-    head, _, body = sent.partition(b"\r\n\r\n")
+    request_bytes = bytes_of(request, "h:81", VirtualUser({"v": 'a/"ü'}, {"sid": "1", "b": "2"}))
+    head, _, body = request_bytes.partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
     assert lines[0] == b"POST /u/a%2F%22%C3%BC HTTP/1.1"
     assert {b"Host: h:81", b"Cookie: sid=1; b=2", 'X-User: a/"ü'.encode()} < set(lines)
@@ -85,10 +85,10 @@ def test_a_value_is_put_into_the_encoding_of_its_place() -> None:
 
 def test_a_stated_header_goes_before_the_usual_one() -> None:
     request = replace(GET, headers=(("host", (Part("shop.example"),)),))
-    sent = bytes_of(request, "h", VirtualUser({}))
-    assert sent.lower().count(b"host:") == 1
-    assert b"host: shop.example\r\n" in sent
-    assert b"content-length" not in sent.lower()
+    request_bytes = bytes_of(request, "h", VirtualUser({}))
+    assert request_bytes.lower().count(b"host:") == 1
+    assert b"host: shop.example\r\n" in request_bytes
+    assert b"content-length" not in request_bytes.lower()
 
 
 def path(*steps: str | int) -> JsonPath:
@@ -130,8 +130,8 @@ def test_an_answer_is_good_if_its_checks_hold(check: AnswerCheck, passes: bool) 
 
 def test_a_status_that_is_not_expected_is_bad_whatever_the_content() -> None:
     expected = Expected(replace(GET, status=((201, 201), (300, 399))), VirtualUser({}))
-    found = [expected.judge(status, [], b"")[0] for status in (200, 201, 302, 404)]
-    assert found == ["bad_status", "ok", "ok", "bad_status"]
+    verdicts = [expected.judge(status, [], b"")[0] for status in (200, 201, 302, 404)]
+    assert verdicts == ["bad_status", "ok", "ok", "bad_status"]
 
 
 def test_an_answer_without_the_token_that_later_steps_need_is_bad() -> None:

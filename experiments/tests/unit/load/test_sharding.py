@@ -28,12 +28,12 @@ def test_shares_hold_every_arrival_once_with_its_page_and_its_phase(
 ) -> None:
     plan = make_plan("http://127.0.0.1/", (PATHS * 9)[:arrivals], max_in_flight=in_flight)
     shares = [share(plan, worker, workers) for worker in range(workers)]
-    found: dict[int, tuple[Any, ...]] = {}
+    by_index: dict[int, tuple[Any, ...]] = {}
     for part in shares:
         for index in range(len(part.offsets_s)):
-            assert part.index_of(index) not in found
-            found[part.index_of(index)] = _arrival(part, index)
-    assert found == {index: _arrival(plan, index) for index in range(arrivals)}
+            assert part.index_of(index) not in by_index
+            by_index[part.index_of(index)] = _arrival(part, index)
+    assert by_index == {index: _arrival(plan, index) for index in range(arrivals)}
     assert sum(part.load.max_in_flight for part in shares) == in_flight
     assert math.isclose(sum(part.load.rate_per_s for part in shares), plan.load.rate_per_s)
     for part in shares:
@@ -48,26 +48,26 @@ def _arrival(plan: LoadPlan, index: int) -> tuple[Any, ...]:
 def test_workers_are_elsewhere_where_enough_wait_and_here_where_none_does() -> None:
     assert remote_workers(1, 3) is None
     assert remote_workers(4, 0) is None
-    found = remote_workers(3, 3)
-    assert found is not None
-    assert (found.bind, found.port) == ("*", 5557)
+    remote = remote_workers(3, 3)
+    assert remote is not None
+    assert (remote.bind, remote.port) == ("*", 5557)
     with pytest.raises(InputError, match=r"at most 2: .* \(got 4\)\. .* load_machines = 5"):
         remote_workers(4, 2)
 
 
 def test_the_quickest_exchange_gives_the_offset_and_its_uncertainty() -> None:
     slow, quick = Exchange(10.0, 1010.9, 11.0), Exchange(20.0, 1020.004, 20.010)
-    found = offset_of([slow, quick], same_clock=False)
-    assert found.offset_s == pytest.approx(999.999)
-    assert found.uncertainty_s == pytest.approx(0.005)
+    offset = offset_of([slow, quick], same_clock=False)
+    assert offset.offset_s == pytest.approx(999.999)
+    assert offset.uncertainty_s == pytest.approx(0.005)
 
 
 def test_one_kernel_means_one_clock_unless_the_exchanges_deny_it() -> None:
-    near = Exchange(10.0, 10.0003, 10.001)
-    assert offset_of([near], same_clock=True) == Offset(0.0, 0.0)
-    assert offset_of([near], same_clock=False).uncertainty_s == pytest.approx(0.0005)
-    elsewhere = replace(near, worker_s=7.0)
-    assert offset_of([elsewhere], same_clock=True).offset_s == pytest.approx(-3.0005)
+    exchange = Exchange(10.0, 10.0003, 10.001)
+    assert offset_of([exchange], same_clock=True) == Offset(0.0, 0.0)
+    assert offset_of([exchange], same_clock=False).uncertainty_s == pytest.approx(0.0005)
+    other_exchange = replace(exchange, worker_s=7.0)
+    assert offset_of([other_exchange], same_clock=True).offset_s == pytest.approx(-3.0005)
 
 
 def records(count: int = 1000, **columns: Any) -> pl.DataFrame:
@@ -84,10 +84,10 @@ def worker(cpu_share: float | None = 0.2, **changes: Any) -> dict[str, Any]:
 
 
 def test_a_load_that_left_in_time_from_workers_with_room_is_as_asked() -> None:
-    found = saturation(records(), [worker(0.9), worker(0.4, worker=1)])
-    assert found.ok
-    assert found.sent_share == pytest.approx(1.0, abs=1e-4)
-    assert (found.lag_ms_p99, found.cpu_share) == (0.1, 0.9)
+    result = saturation(records(), [worker(0.9), worker(0.4, worker=1)])
+    assert result.ok
+    assert result.sent_share == pytest.approx(1.0, abs=1e-4)
+    assert (result.lag_ms_p99, result.cpu_share) == (0.1, 0.9)
     assert saturation(records(), []).cpu_share is None
 
 
@@ -107,18 +107,18 @@ NONE = pl.lit(None, dtype=pl.Float64)
             ),
             [worker()],
             ("in-flight",),
-            "20 of 1000 requests were dropped",
+            "20 of 1,000 requests were dropped",
         ),
         (records(outcome=pl.when(pl.col("index") < 3).then(pl.lit("lost")).otherwise("outcome")),
-         [worker(recorded=997)], ("lost",), "3 of 1000 requests were lost with load worker 0"),
+         [worker(recorded=997)], ("lost",), "3 of 1,000 requests were lost with load worker 0"),
     ],
 )  # fmt: skip
 def test_each_limit_is_named_with_its_figures(
     frame: pl.DataFrame, workers: list[dict[str, Any]], limits: tuple[str, ...], said: str
 ) -> None:
-    found = saturation(frame, workers)
-    assert found.limits == limits
-    assert said in " ".join(found.reasons)
+    result = saturation(frame, workers)
+    assert result.limits == limits
+    assert said in " ".join(result.reasons)
 
 
 def test_a_lag_is_held_against_the_latency_where_that_is_long() -> None:
@@ -134,9 +134,9 @@ def test_lag_and_latency_are_percentiles_by_rank_as_everywhere() -> None:
 
 
 def test_nothing_sent_is_all_lost_or_dropped() -> None:
-    found = saturation(records(outcome=pl.lit("lost"), lag_ms=NONE), [worker(None, recorded=0)])
-    assert found.limits == ("lost",)
-    assert (found.sent_share, found.lag_ms_p99) == (0.0, None)
+    result = saturation(records(outcome=pl.lit("lost"), lag_ms=NONE), [worker(None, recorded=0)])
+    assert result.limits == ("lost",)
+    assert (result.sent_share, result.lag_ms_p99) == (0.0, None)
 
 
 @given(
@@ -164,15 +164,15 @@ def test_arrivals_without_a_free_user_say_that_the_pool_was_too_small() -> None:
     frame = records(
         outcome=pl.when(pl.col("index") < 50).then(pl.lit("dropped")).otherwise("outcome")
     )
-    found = saturation(frame, [file_worker()])
-    assert found.limits == ("pool",)
-    assert "5 users" in found.reasons[0]
+    result = saturation(frame, [file_worker()])
+    assert result.limits == ("pool",)
+    assert "5 users" in result.reasons[0]
 
 
 def test_tasks_that_raise_more_than_now_and_then_are_a_limit() -> None:
     assert saturation(records(), [file_worker(raised=1)]).ok
-    found = saturation(
+    result = saturation(
         records(), [file_worker(raised=2, errors=["file.py:3: KeyError: 'id' (2x)"])]
     )
-    assert found.limits == ("tasks",)
-    assert "file.py:3" in found.reasons[0]
+    assert result.limits == ("tasks",)
+    assert "file.py:3" in result.reasons[0]

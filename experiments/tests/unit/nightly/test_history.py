@@ -36,15 +36,15 @@ def two_nights(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @given(share=st.floats(0, 1))
 def test_a_history_that_was_cut_anywhere_loses_no_byte(two_nights: bytes, share: float) -> None:
     cut = two_nights[: round(share * len(two_nights))]
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as path:
+        folder = Path(path)
         (folder / FILE).write_bytes(cut)
         notes = Writer(folder).notes
-        kept = (folder / FILE).read_bytes()
+        history = (folder / FILE).read_bytes()
         aside = (folder / ASIDE).read_bytes() if (folder / ASIDE).exists() else b""
         assert bool(notes) == bool(aside)
-        assert kept + aside == cut + (b"" if cut.endswith(b"\n") or not cut else b"\n")
-        assert kept == b"" or kept.endswith(b"\n")
+        assert history + aside == cut + (b"" if cut.endswith(b"\n") or not cut else b"\n")
+        assert history == b"" or history.endswith(b"\n")
         assert read_history(folder).notes == ()
 
 
@@ -86,8 +86,8 @@ def _jobs(folder: Path, *designs: str) -> list[Job]:
     return jobs(suite.members, read_history(suite.folder))
 
 
-def _names(found: list[Job]) -> list[str]:
-    return [job.member.name for job in found]
+def _names(job_list: list[Job]) -> list[str]:
+    return [job.member.name for job in job_list]
 
 
 def _numbered(*runs: list[Run]) -> list[Run]:
@@ -127,8 +127,8 @@ def test_what_was_left_out_comes_before_what_is_older(tmp_path: Path) -> None:
 
 
 def test_a_second_run_comes_after_everybody_s_first(tmp_path: Path) -> None:
-    found = _jobs(tmp_path, "mediawiki-noisy: repeats = 2", "memcached-noisy")
-    assert _names(found) == ["mediawiki-noisy", "memcached-noisy", "mediawiki-noisy"]
+    job_list = _jobs(tmp_path, "mediawiki-noisy: repeats = 2", "memcached-noisy")
+    assert _names(job_list) == ["mediawiki-noisy", "memcached-noisy", "mediawiki-noisy"]
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_a_second_run_comes_after_everybody_s_first(tmp_path: Path) -> None:
 def test_seeds_take_turns(tmp_path: Path, seeds: str, made: list[int], expected: list[int]) -> None:
     nights = [made_up_run(night, seed=seed) for night, seed in enumerate(made, start=1)]
     write_nights(tmp_path / "nightly", nights)
-    found = _jobs(tmp_path, f"mediawiki-noisy: repeats = 2; {seeds}")
-    assert [job.seed for job in found] == expected
+    job_list = _jobs(tmp_path, f"mediawiki-noisy: repeats = 2; {seeds}")
+    assert [job.seed for job in job_list] == expected
 
 
 def test_two_runs_of_a_night_have_two_seeds_where_nothing_states_one(tmp_path: Path) -> None:

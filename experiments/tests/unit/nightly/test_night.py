@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from core.errors import EnvironmentMissing
-from experiments.cli import app, command
+from experiments.cli import command
 from experiments.nightly.folders import prune
 from experiments.nightly.history import ASIDE, FILE, Run, incomplete, read_history
 from experiments.nightly.night import nightly
 from experiments.nightly.subprocess_run import carry_out
-from experiments.testbed.runs import Active, active, registered
+from experiments.testbed.runs import Active, _request_halt, active, registered
 from experiments.testbed.signals import Signals, ending_signals
+from experiments.tests.called import answer
 from experiments.tests.nightly_fixture import T0, calls, made_up_run, suite_file, write_nights
 from experiments.tests.nights import Nights, tools
 from experiments.tests.quiet import NOBODY
@@ -50,9 +50,9 @@ def test_every_run_is_kept_arm_by_arm_with_its_seed(nights: Nights) -> None:
 def test_sparecraft_takes_every_command_that_a_night_calls(nights: Nights) -> None:
     suite = nights.suite("mediawiki-noisy: minutes_max = 0.02", "memcached-noisy", quiet_wait_s=5)
     nights.night(suite, {"mediawiki-noisy": ["hang"]})
-    called = calls(nights.folder / "program")
-    assert {words[0] for words in called} == {"run", "down"}
-    for name, *words in called:
+    command_lines = calls(nights.folder / "program")
+    assert {words[0] for words in command_lines} == {"run", "down"}
+    for name, *words in command_lines:
         command(name).make_context(name, words)  # raises UsageError where it does not
 
 
@@ -149,9 +149,9 @@ def test_a_signal_that_comes_while_a_child_is_started_ends_it(
 def test_a_second_night_is_refused_and_told_who_holds_the_first(nights: Nights) -> None:
     suite = nights.suite("mediawiki-noisy")
     with nights.by_itself({"mediawiki-noisy": ["hang"]}) as first:
-        with pytest.raises(EnvironmentMissing, match=rf"process {first.pid}\b") as raised:
+        with pytest.raises(EnvironmentMissing, match=rf"process {first.pid}\b") as caught:
             nightly(suite, NOBODY)
-        assert raised.value.exit_code == 3
+        assert caught.value.exit_code == 3
 
 
 def test_a_run_by_hand_is_not_disturbed(nights: Nights) -> None:
@@ -173,9 +173,9 @@ def test_a_run_by_hand_is_refused_during_a_night_and_the_night_s_own_is_not(nigh
 def test_after_ctrl_c_all_is_recorded_and_the_next_night_goes_on(nights: Nights) -> None:
     suite = nights.suite("mediawiki-noisy", "memcached-noisy")
     with nights.by_itself({"memcached-noisy": ["hang"]}) as process:
-        process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=LIMIT_S)
-        assert process.returncode == 130, said
+        process.interrupt()
+        code, output = process.ended()
+        assert code == 130, output
     history = nights.history()
     assert [(run.entry, run.valid) for run in history.runs] == [
         ("mediawiki-noisy", True), ("mediawiki-noisy", True), ("memcached-noisy", False),
@@ -192,10 +192,9 @@ def _going_on(name: str, folder: str) -> AbstractContextManager[Path]:
 
 
 def _halt(*words: str) -> list[str]:
-    """Whom `sparecraft halt` told."""
-    done = CliRunner().invoke(app, ["halt", *words, "--reason", "too hot", "--json"])
-    assert done.exit_code == 0, done.output
-    return [one["experiment"] for one in json.loads(done.stdout)["halted"]]
+    """Call `sparecraft halt`; return the experiments that it halted."""
+    runs_halted = answer("halt", *words, "--reason", "too hot")["halted"]
+    return [run["experiment"] for run in runs_halted]
 
 
 @pytest.mark.parametrize(
@@ -210,11 +209,12 @@ def test_halt_ends_its_run_and_the_night_and_both_say_why(
     nights: Nights, act: str, named: tuple[str, ...], told: list[str]
 ) -> None:
     suite = nights.suite("mediawiki-noisy", "memcached-noisy")
-    with nights.by_itself({"mediawiki-noisy": [act]}) as process:
+    draws_site = act == "hang"  # once: drawing takes seconds
+    with nights.by_itself({"mediawiki-noisy": [act]}, site=draws_site) as process:
         assert _halt(*named) == told
-        said, _ = process.communicate(timeout=LIMIT_S)
-        assert process.returncode == 130, said
-        assert "too hot" in said
+        code, output = process.ended()
+        assert code == 130, output
+        assert "too hot" in output
     history = nights.history()
     assert (history.ends[-1].halted, history.ends[-1].left_out) == (
         "too hot", ("mediawiki-noisy", "memcached-noisy"),
@@ -223,9 +223,26 @@ def test_halt_ends_its_run_and_the_night_and_both_say_why(
     assert all(run.reasons[0].startswith("the night was halted: too hot") for run in history.runs)
     assert {run.stopped for run in history.runs} == ({"halt"} if len(told) > 1 else {""})
     assert [call[1] for call in nights.calls("down")] == ["mediawiki-noisy"]
-    page = (suite.folder / "site" / "index.html").read_text()
-    assert "Halted: too hot." in page
+    if draws_site:
+        assert "Halted: too hot." in (suite.folder / "site" / "index.html").read_text()
     assert nights.night(suite).exit_code == 0
+
+
+def test_a_halted_night_whose_run_has_ended_before_its_signal_comes_begins_no_other(
+    nights: Nights,
+) -> None:
+    nights.suite("mediawiki-noisy", "memcached-noisy")
+    with nights.by_itself({"mediawiki-noisy": ["halted"]}) as process:
+        active_runs = active()
+        for run in active_runs:
+            _request_halt(run.pid, "too hot", "halt")
+        os.kill(next(run.pid for run in active_runs if not run.is_night), signal.SIGTERM)
+        code, output = process.ended()
+    assert code == 130, output
+    assert len(nights.calls("run")) == 1
+    history = nights.history()
+    assert history.ends[-1].halted == "too hot"
+    assert all(run.reasons[0].startswith("the night was halted: too hot") for run in history.runs)
 
 
 def test_a_night_goes_on_when_a_run_elsewhere_is_halted(nights: Nights, tmp_path: Path) -> None:
@@ -269,12 +286,15 @@ def test_a_run_that_ended_well_after_its_night_was_killed_is_not_lost(
     suite = nights.suite("mediawiki-noisy")
     with nights.by_itself({"mediawiki-noisy": ["hang"]}) as process:
         process.kill()
-    left = suite.results / "mediawiki-noisy" / "20261101T010000Z"
+    folder = suite.results / "mediawiki-noisy" / "20261101T010000Z"
     for file in template.iterdir():
-        (left / file.name).write_bytes(file.read_bytes())
+        (folder / file.name).write_bytes(file.read_bytes())
     nights.night(suite)
-    first = [run for run in nights.history().runs if run.night == 1]
-    assert [(run.arm, run.valid) for run in first] == [("baseline", True), ("replicated", True)]
+    first_runs = [run for run in nights.history().runs if run.night == 1]
+    assert [(run.arm, run.valid) for run in first_runs] == [
+        ("baseline", True),
+        ("replicated", True),
+    ]
 
 
 def test_a_clock_that_went_backwards_is_noticed_and_changes_no_order(nights: Nights) -> None:
@@ -325,22 +345,22 @@ def test_tables_of_requests_go_after_their_nights_and_the_rest_stays(
     nights: Nights, template: Path
 ) -> None:
     suite = nights.suite("mediawiki-noisy", keep_parquet_nights=2)
-    old = [made_up_run(night, folder=f"mediawiki-noisy/{night}") for night in (1, 2, 3)]
+    run_lines = [made_up_run(night, folder=f"mediawiki-noisy/{night}") for night in (1, 2, 3)]
     for night in (1, 2, 3):
         folder = suite.results / "mediawiki-noisy" / str(night)
         folder.mkdir(parents=True)
         for file in template.iterdir():
             (folder / file.name).write_bytes(file.read_bytes())
-    write_nights(suite.folder, old)
+    write_nights(suite.folder, run_lines)
     prune(suite, nights.history())
-    kept = {
+    files = {
         night: {file.name for file in (suite.results / "mediawiki-noisy" / night).iterdir()}
         for night in "123"
     }
-    everything = {file.name for file in template.iterdir()}
-    assert kept["2"] == kept["3"] == everything
-    assert kept["1"] == {name for name in everything if not name.endswith(".parquet")}
-    assert {"result.json", "plan.json"} <= kept["1"]
+    all_files = {file.name for file in template.iterdir()}
+    assert files["2"] == files["3"] == all_files
+    assert files["1"] == {name for name in all_files if not name.endswith(".parquet")}
+    assert {"result.json", "plan.json"} <= files["1"]
 
 
 def test_a_night_ends_with_a_site_that_has_the_run_s_own_files(
@@ -357,7 +377,5 @@ def test_a_night_ends_with_a_site_that_has_the_run_s_own_files(
 def test_the_command_line_makes_the_site_of_what_is_kept(tmp_path: Path) -> None:
     path = suite_file(tmp_path, "mediawiki-noisy")
     write_nights(tmp_path / "nightly", [made_up_run(1)])
-    done = CliRunner().invoke(app, ["nightly", "--suite", str(path), "--site-only", "--json"])
-    assert done.exit_code == 0, done.output
-    assert Path(json.loads(done.stdout)["site"]).is_file()
+    assert Path(answer("nightly", "--suite", str(path), "--site-only")["site"]).is_file()
     assert len(read_history(tmp_path / "nightly").nights) == 1

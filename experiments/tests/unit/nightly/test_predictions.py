@@ -11,7 +11,7 @@ import pytest
 
 from core.errors import InputError
 from experiments.design.prediction import PLANNED_FOLDER
-from experiments.nightly.folders import prune, told_apart
+from experiments.nightly.folders import newest_runs, prune
 from experiments.nightly.history import History, PredictedValue, Prediction, Writer, broken
 from experiments.nightly.predictions_page import by_figure, headline, list_table, predictions_values
 from experiments.nightly.site import build_site
@@ -57,24 +57,24 @@ def closing(nights: Nights, planned: Path, **acts: list[str]) -> Any:
 
 def test_a_night_keeps_the_prediction_of_a_closed_loop_apart(nights: Nights, planned: Path) -> None:
     suite, outcome = closing(nights, planned)
-    called = {Path(words[1]).name: "--close" in words for words in nights.calls("run")}
-    assert called == {"mediawiki-noisy": True, "memcached-noisy": False}
+    closes_by_design = {Path(words[1]).name: "--close" in words for words in nights.calls("run")}
+    assert closes_by_design == {"mediawiki-noisy": True, "memcached-noisy": False}
     history = nights.history()
     result = json.loads((planned / "result.json").read_text())
-    [kept] = history.predictions
-    assert (kept.entry, kept.night, kept.number) == ("mediawiki-noisy", 1, 1)
-    assert (suite.results / kept.folder / "predicted.json").is_file()
-    assert kept.promise == result["promise"]["verdict"]
-    assert kept.source_run == result["promise"]["source_run"]
-    assert kept.services == ("mediawiki", "mariadb")
-    assert kept.policy == "tad"
+    [line] = history.predictions
+    assert (line.entry, line.night, line.number) == ("mediawiki-noisy", 1, 1)
+    assert (suite.results / line.folder / "predicted.json").is_file()
+    assert line.promise == result["promise"]["verdict"]
+    assert line.source_run == result["promise"]["source_run"]
+    assert line.services == ("mediawiki", "mariadb")
+    assert line.policy == "tad"
     latency = result["compare"]["predicted"]["latency"]["p95_ms"]
-    assert kept.figures["p95_ms"].measured == latency["measured"]
-    assert kept.figures["p95_ms"].predicted == latency["predicted"]
-    assert {"cpu/web", "cpu/db"} < set(kept.figures)
+    assert line.figures["p95_ms"].measured == latency["measured"]
+    assert line.figures["p95_ms"].predicted == latency["predicted"]
+    assert {"cpu/web", "cpu/db"} < set(line.figures)
     assert {run.arm for run in history.runs} == {"baseline", "replicated"}
     assert all(PLANNED_FOLDER not in str(run.folder) for run in history.runs)
-    assert outcome.broken == tuple(["mediawiki-noisy"] if kept.promise == "broken" else [])
+    assert outcome.broken == tuple(["mediawiki-noisy"] if line.promise == "broken" else [])
 
 
 @pytest.mark.parametrize(("valid", "code"), [(True, 1), (False, 4)])
@@ -108,11 +108,11 @@ def test_a_design_of_a_kind_that_plans_nothing_cannot_close(nights: Nights) -> N
 
 
 def test_runs_of_planned_fleets_are_told_from_the_design_s_own() -> None:
-    own = [Path("wiki/20261101T010000Z"), Path("wiki/20261102T010000Z")]
-    planned = [Path("wiki/planned/20261101T011000Z")]
-    assert told_apart([*own, *planned]) == (own[-1], planned[0])
-    assert told_apart(own) == (own[-1], None)
-    assert told_apart([]) == (None, None)
+    own_runs = [Path("wiki/20261101T010000Z"), Path("wiki/20261102T010000Z")]
+    planned_runs = [Path("wiki/planned/20261101T011000Z")]
+    assert newest_runs([*own_runs, *planned_runs]) == (own_runs[-1], planned_runs[0])
+    assert newest_runs(own_runs) == (own_runs[-1], None)
+    assert newest_runs([]) == (None, None)
 
 
 def test_requests_of_planned_runs_are_pruned_too(nights: Nights) -> None:
@@ -133,12 +133,12 @@ def cells(table: Any) -> dict[str, list[str]]:
 
 
 def test_coverage_and_error_are_of_the_figures_that_have_them() -> None:
-    many = [
+    predictions = [
         prediction(1, figures={"p95_ms": figure(120.0, covered=True), "cpu/web": figure(0.5, 0.4)}),
         prediction(2, figures={"p95_ms": figure(300.0, covered=False), "cpu/db": figure(0.2, 0.4)}),
         prediction(3, figures={"p95_ms": figure(90.0)}),
     ]
-    table = by_figure(many)
+    table = by_figure(predictions)
     assert table is not None
     assert cells(table) == {
         "p95": ["3", "1 of 2", "20 %", "+200 %"],
@@ -147,13 +147,13 @@ def test_coverage_and_error_are_of_the_figures_that_have_them() -> None:
 
 
 def test_a_run_that_is_not_valid_is_listed_and_counts_for_nothing() -> None:
-    many = (prediction(1), prediction(2, valid=False, promise="undecided"))
-    history = History(predictions=many)
+    predictions = (prediction(1), prediction(2, valid=False, promise="undecided"))
+    history = History(predictions=predictions)
     values: Any = predictions_values(history, frozenset())
     assert cells(values["tables"][0])["p95"][0] == "1"
     assert [row[0].text for row in values["list"].rows] == ["2", "1"]
     assert list_table(()) is None
-    assert headline(()) != headline(many)
+    assert headline(()) != headline(predictions)
 
 
 def test_the_page_draws_each_prediction_beside_the_measured_and_links_its_report(
@@ -173,8 +173,8 @@ def test_the_page_draws_each_prediction_beside_the_measured_and_links_its_report
     assert 'id="p95-error"' in html
     assert f'href="runs/{FOLDER}/report.html"' in html
     assert (page.parent / "runs" / FOLDER / "report.html").is_file()
-    told = json.loads((page.parent / "history.json").read_text())
-    assert len(told["predictions"]) == 2
+    history = json.loads((page.parent / "history.json").read_text())
+    assert len(history["predictions"]) == 2
 
 
 def load(folder: Path) -> Suite:

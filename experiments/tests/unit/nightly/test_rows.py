@@ -75,9 +75,9 @@ def test_gain_budget_and_cost_are_those_of_the_run(lines: list[Run], run: Path) 
     assert (lines[0].burn["p95_ms"] > 1.0) is (arm["p95_ms"] > 500.0)
     assert lines[0].burn["max_error_share"] == pytest.approx(arm["error_share"] / 0.05)
     for line in lines:
-        for one in (line.p50, line.p95, line.p99):
-            assert one is not None
-            assert (one.low_ms or 0.0) < one.ms < (one.high_ms or 0.0)
+        for percentile in (line.p50, line.p95, line.p99):
+            assert percentile is not None
+            assert (percentile.low_ms or 0.0) < percentile.ms < (percentile.high_ms or 0.0)
         per_month, per_million = line.cost["usd_per_month"], line.cost["usd_per_million_good"]
         assert per_month is not None
         good_per_month = body["arms"][line.arm]["goodput_per_s"] * 730 * 3600
@@ -172,8 +172,8 @@ def test_what_the_night_saw_makes_a_run_not_valid(run: Path, results: Path) -> N
 
 
 def _front(limit: str, *points: tuple[float, float]) -> dict[str, object]:
-    made = [{"usd_per_month": usd, "predicted": {"p95_ms": ms}} for usd, ms in points]
-    return {"limit": limit, "points": made}
+    points_json = [{"usd_per_month": usd, "predicted": {"p95_ms": ms}} for usd, ms in points]
+    return {"limit": limit, "points": points_json}
 
 
 def test_a_front_is_of_fleets_that_no_cheaper_one_beats_in_p95(tmp_path: Path) -> None:
@@ -182,8 +182,8 @@ def test_a_front_is_of_fleets_that_no_cheaper_one_beats_in_p95(tmp_path: Path) -
         _front("p99_ms", (80.0, 300.0), (50.0, 400.0), (90.0, 310.0), (120.0, 100.0)),
     ]
     (tmp_path / "plan.json").write_text(json.dumps({"pareto": fronts}))
-    found = [(point["usd_per_month"], point["p95_ms"]) for point in front_of(tmp_path)]
-    assert found == [(50.0, 400.0), (80.0, 300.0), (120.0, 100.0)]
+    points_of_front = [(point["usd_per_month"], point["p95_ms"]) for point in front_of(tmp_path)]
+    assert points_of_front == [(50.0, 400.0), (80.0, 300.0), (120.0, 100.0)]
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]", "{}", '{"pareto": [{"limit": "p95_ms"}]}'])
@@ -203,8 +203,8 @@ def test_every_ratio_of_every_bench_file_stands_there_in_words(tmp_path: Path) -
         shutil.copy(file, folder)
         tables = bench_tables(folder)
         assert tables
-        shown = [cell.text for table in tables for row in table.rows for cell in row]
-        assert not [text for text in shown if "_" in text or "ratio" in text], file.name
+        cell_texts = [cell.text for table in tables for row in table.rows for cell in row]
+        assert not [text for text in cell_texts if "_" in text or "ratio" in text], file.name
         assert not [table.identity for table in tables if " " not in table.caption]
 
 
@@ -214,7 +214,7 @@ def test_what_nobody_wrote_words_for_is_not_lost_and_torn_files_are(tmp_path: Pa
     (tmp_path / "notes.json").write_text("{}")
     body = {"smtp": {"8": {"ratio_new": 2.0}}, "http": {"1": {"ratio": 1.5}}}
     (tmp_path / "20260102T030405Z.json").write_text(json.dumps(body))
-    http, others = bench_tables(tmp_path)
-    assert (others.identity, others.caption) == ("bench-smtp", "smtp")
+    http, smtp = bench_tables(tmp_path)
+    assert (smtp.identity, smtp.caption) == ("bench-smtp", "smtp")
     assert http.head[1:] == ("2026-01-02 03:04",)
-    assert [cell.text for cell in others.rows[0]] == ["8, new", "2.00 ×"]
+    assert [cell.text for cell in smtp.rows[0]] == ["8, new", "2.00 ×"]

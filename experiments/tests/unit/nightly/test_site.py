@@ -16,7 +16,7 @@ import pytest
 from experiments.nightly import site as site_module
 from experiments.nightly.feed import feed_values
 from experiments.nightly.history import FILE, History, Run, read_history
-from experiments.nightly.planted import Planted, made_up_nights, told_of
+from experiments.nightly.planted import Planted, made_up_nights, report_changes
 from experiments.nightly.site import build_site
 from experiments.nightly.suite import Suite, load_suite
 from experiments.report import palette
@@ -81,9 +81,9 @@ def _drawing(site: Path, identity: str) -> str:
 def _titles(site: Path) -> list[str | None]:
     """The feed's titles."""
     feed = ET.fromstring((site / "feed.xml").read_text())
-    ids = [one.findtext(f"{ATOM}id") for one in feed.iter(f"{ATOM}entry")]
+    ids = [entry.findtext(f"{ATOM}id") for entry in feed.iter(f"{ATOM}entry")]
     assert len(set(ids)) == len(ids)
-    return [one.findtext(f"{ATOM}title") for one in feed.iter(f"{ATOM}entry")]
+    return [entry.findtext(f"{ATOM}title") for entry in feed.iter(f"{ATOM}entry")]
 
 
 @pytest.mark.parametrize(
@@ -124,29 +124,29 @@ def test_a_site_is_built_by_one_at_a_time_of_the_history_as_it_is_then(
 ) -> None:
     suite = load_suite(suite_file(tmp_path, "mediawiki-noisy"))
     write_nights(suite.folder, [made_up_run(1)])
-    seen = []
+    last_nights = []
 
     def write(_: Suite, history: History, into: Path) -> None:
         with (suite.folder / ".site.lock").open("a") as lock, pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        seen.append(history.last_night)
+        last_nights.append(history.last_night)
         into.mkdir()
 
     monkeypatch.setattr(site_module, "_write", write)
     build_site(suite)
-    assert seen == [1]
+    assert last_nights == [1]
 
 
 def test_a_change_is_told_in_its_own_unit_on_every_page(tmp_path: Path) -> None:
     nights = made_up_nights(Planted("", dearer=3.0), nights=34)
-    told = told_of(nights, lambda *_: None)
-    site = _site(tmp_path, nights, told=told, changes=tuple(told[32]))
+    changes_by_night = report_changes(nights, lambda *_: None)
+    site = _site(tmp_path, nights, told=changes_by_night, changes=tuple(changes_by_night[32]))
     for page in ("index.html", "changes.html", "designs/mediawiki-noisy.html"):
         words = _words((site / page).read_text())
         assert "100.00 USD" in words
         assert "300.00 USD" in words
-    everything = json.loads((site / "history.json").read_text())
-    assert {(one["figure"], one["direction"], one["night"]) for one in everything["changes"]} == {
+    history = json.loads((site / "history.json").read_text())
+    assert {(row["figure"], row["direction"], row["night"]) for row in history["changes"]} == {
         ("plan_usd_per_month", "up", 31), ("usd_per_million_good", "up", 31),
     }  # fmt: skip
 
@@ -163,16 +163,16 @@ def test_nights_stay_in_their_order_when_the_clock_went_backwards(tmp_path: Path
 
 
 def test_a_run_without_arms_shows_what_it_found(tmp_path: Path) -> None:
-    found = "NodT: cache-reader 437/s"
-    plain = made_up_run(1, "redis-capacity", kind="capacity", found=found, slo={}, judged=None)
+    finding = "NodT: cache-reader 437/s"
+    plain = made_up_run(1, "redis-capacity", kind="capacity", found=finding, slo={}, judged=None)
     line = plain[0].model_copy(
         update={"arm": None, "p50": None, "p95": None, "p99": None, "plan": {}, "baseline": None}
     )
     site = _site(tmp_path, [[line]], "redis-capacity")
     words = _words((site / "index.html").read_text())
-    assert words.count(found) == 2  # on its tile, and in the table of the night
+    assert words.count(finding) == 2  # on its tile, and in the table of the night
     page = _words((site / "designs" / "redis-capacity.html").read_text())
-    assert page.count(found) == 2  # in the headline, and in the table of runs
+    assert page.count(finding) == 2  # in the headline, and in the table of runs
     assert "SLO undecided" not in words + page
 
 
@@ -214,9 +214,9 @@ def test_a_change_is_on_its_page_its_design_s_and_its_tile(tmp_path: Path) -> No
     for page in ("changes.html", "designs/mediawiki-noisy.html"):
         assert "c0014 to c0015" in _words((site / page).read_text())
     assert "night 15" in _words((site / "index.html").read_text())
-    told = json.loads((site / "history.json").read_text())
-    assert {one["night"] for one in told["changes"]} == {15}
-    assert len(told["runs"]) == 40
+    history = json.loads((site / "history.json").read_text())
+    assert {change["night"] for change in history["changes"]} == {15}
+    assert len(history["runs"]) == 40
 
 
 def test_fronts_of_the_newest_night_and_of_a_week_before_are_drawn(tmp_path: Path) -> None:

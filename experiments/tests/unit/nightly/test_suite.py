@@ -46,18 +46,18 @@ def test_what_is_wrong_is_named_with_its_file_and_key(
     tmp_path: Path, designs: list[str], keys: dict[str, float], key: str, said: str
 ) -> None:
     path = suite_file(tmp_path, *designs, **keys)
-    with pytest.raises(InputError) as raised:
+    with pytest.raises(InputError) as caught:
         load_suite(path)
-    assert str(path) in raised.value.place
-    assert key in raised.value.place
-    assert said in str(raised.value)
-    assert raised.value.hint
+    assert str(path) in caught.value.place
+    assert key in caught.value.place
+    assert said in str(caught.value)
+    assert caught.value.hint
 
 
 def test_all_that_is_wrong_with_a_suite_s_designs_is_said_at_once(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as raised:
+    with pytest.raises(InputError) as caught:
         load_suite(suite_file(tmp_path, "mediawiki-nosy", "memcached-nosy"))
-    assert len(raised.value.also) == 1
+    assert len(caught.value.also) == 1
 
 
 def test_a_design_that_the_history_knows_may_be_gone(tmp_path: Path) -> None:
@@ -74,13 +74,16 @@ def test_the_override_is_all_that_differs_from_the_design(tmp_path: Path) -> Non
     more = 'override = { interference = { pattern = "none" } }'
     member = load_suite(suite_file(tmp_path, f"mediawiki-noisy: {more}")).members[0]
     folder = variant(member.entry, member.directory, tmp_path / "designs")
-    made, own = load_design(folder, seed=9).experiment, load_design("mediawiki-noisy", seed=9)
-    assert made.interference.pattern == "none"
-    back = {"interference": own.experiment.interference}
-    assert made.model_copy(update=back) == own.experiment
+    experiment, design = (
+        load_design(folder, seed=9).experiment,
+        load_design("mediawiki-noisy", seed=9),
+    )
+    assert experiment.interference.pattern == "none"
+    back = {"interference": design.experiment.interference}
+    assert experiment.model_copy(update=back) == design.experiment
     member = load_suite(suite_file(tmp_path, "mediawiki-noisy")).members[0]
-    there = variant(member.entry, member.directory, tmp_path / "designs")
-    assert there == (DESIGNS / "mediawiki-noisy").resolve(), "nothing is put over it"
+    same_folder = variant(member.entry, member.directory, tmp_path / "designs")
+    assert same_folder == (DESIGNS / "mediawiki-noisy").resolve(), "nothing is put over it"
 
 
 def test_a_design_s_own_roles_and_workloads_come_along(tmp_path: Path) -> None:
@@ -96,41 +99,41 @@ def _copy(name: str, into: Path) -> Path:
 
 def test_a_digest_is_of_values_and_not_of_how_they_are_written(tmp_path: Path) -> None:
     folder = _copy("mediawiki-noisy", tmp_path)
-    first = digest_of(folder, {})
+    digest = digest_of(folder, {})
     toml, tfvars = folder / "experiment.toml", folder / "fleet.tfvars"
     toml.write_text("# words\n" + toml.read_text())
     tfvars.write_text("# words\n" + tfvars.read_text())
-    for left in ("README.md", "experiment.toml~", ".experiment.toml.swp", "notes.txt", "photo.png"):
-        (folder / left).write_text("left by an editor")
-    assert digest_of(folder, {}) == first
-    assert digest_of(folder, {"load": {"utilisation": 0.12}}) == first  # as the design has it
-    assert digest_of(folder, {"load": {"utilisation": 0.13}}) != first
+    for name in ("README.md", "experiment.toml~", ".experiment.toml.swp", "notes.txt", "photo.png"):
+        (folder / name).write_text("left by an editor")
+    assert digest_of(folder, {}) == digest
+    assert digest_of(folder, {"load": {"utilisation": 0.12}}) == digest  # as the design has it
+    assert digest_of(folder, {"load": {"utilisation": 0.13}}) != digest
     tfvars.write_text(tfvars.read_text().replace("= 512", "= 640", 1))
-    assert digest_of(folder, {}) != first
+    assert digest_of(folder, {}) != digest
 
 
 def test_a_digest_is_of_every_byte_of_roles_and_programs(tmp_path: Path) -> None:
     folder = _copy("nginx-python", tmp_path)
     role = folder / "roles" / "dictionary" / "role.json"
-    seen = {digest_of(folder, {})}
+    digests = {digest_of(folder, {})}
     role.write_text(json.dumps(json.loads(role.read_text()), indent=7))
-    assert {digest_of(folder, {})} == seen
-    changed = ("roles/dictionary/start.sh", "roles/dictionary/new.conf", "worker.py")
-    for number, name in enumerate(changed, start=2):
+    assert {digest_of(folder, {})} == digests
+    names = ("roles/dictionary/start.sh", "roles/dictionary/new.conf", "worker.py")
+    for number, name in enumerate(names, start=2):
         with (folder / name).open("a") as file:
             file.write("\n# more\n")
-        seen.add(digest_of(folder, {}))
-        assert len(seen) == number, name
+        digests.add(digest_of(folder, {}))
+        assert len(digests) == number, name
 
 
 def test_a_digest_is_of_every_file_that_the_design_names(tmp_path: Path) -> None:
     folder = _copy("mediawiki-noisy", tmp_path)
-    named = {"load": {"worker": "./sends"}}
-    seen = set()
+    values = {"load": {"worker": "./sends"}}
+    digests = set()
     for text in ("one", "other"):
         (folder / "sends").write_text(text)
-        seen.add(digest_of(folder, named))
-    assert len(seen) == 2
+        digests.add(digest_of(folder, values))
+    assert len(digests) == 2
 
 
 def test_a_design_without_a_seed_has_one_digest_and_a_new_seed_each_night(tmp_path: Path) -> None:
@@ -143,7 +146,7 @@ def test_a_design_without_a_seed_has_one_digest_and_a_new_seed_each_night(tmp_pa
 @pytest.mark.parametrize("path", sorted((ROOT / "ci" / "nightly").glob("*.toml")))
 def test_the_suites_that_come_along_are_in_order(path: Path) -> None:
     suite = load_suite(path)
-    minutes = [one.expected_minutes * one.entry.repeats for one in suite.members]
+    minutes = [member.expected_minutes * member.entry.repeats for member in suite.members]
     in_turn = path == ROWS_IN_TURN  # a night takes some of it
     assert (max(minutes) if in_turn else sum(minutes)) <= suite.file.budget_minutes
     assert suite.results == ROOT / "results"
@@ -151,5 +154,5 @@ def test_the_suites_that_come_along_are_in_order(path: Path) -> None:
 
 def test_nights_take_every_row_of_limpbench_in_turn() -> None:
     designs = [member.design for member in load_suite(ROWS_IN_TURN).members]
-    asked = [section_of(kind_of(design), design).rows for design in designs]
-    assert sorted(asked) == sorted((name,) for name in rows())
+    rows_of_designs = [section_of(kind_of(design), design).rows for design in designs]
+    assert sorted(rows_of_designs) == sorted((name,) for name in rows())

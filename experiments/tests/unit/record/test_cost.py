@@ -14,11 +14,11 @@ from experiments.testbed.platforms.ec2.cost import (
     USD_PER_GB_MONTH,
     Bill,
     Quote,
-    Rented,
+    RentedMachine,
     planned_machines,
     quote_of,
 )
-from experiments.testbed.platforms.ec2.cost_estimate import within
+from experiments.testbed.platforms.ec2.cost_estimate import check_limits
 from optimizer.tests.pricing_api import PricingApi, product, serving
 
 TODAY = date(2026, 2, 3)
@@ -58,10 +58,10 @@ def _plan(*resources: dict[str, Any], below: list[dict[str, Any]] | None = None)
 
 def test_instances_and_the_machines_of_groups_are_found_in_every_module() -> None:
     plan = _plan(_instance("db-1"), _instance("db-2", "true"), below=_group("web-1", 2))
-    assert planned_machines(plan) == (Rented("db-1", "t3.small", False, 10.0),
-                                      Rented("db-2", "t3.small", True, 10.0),
-                                      Rented("web-1", "t3.micro", False, 12.0),
-                                      Rented("web-1", "t3.micro", False, 12.0))  # fmt: skip
+    assert planned_machines(plan) == (RentedMachine("db-1", "t3.small", False, 10.0),
+                                      RentedMachine("db-2", "t3.small", True, 10.0),
+                                      RentedMachine("web-1", "t3.micro", False, 12.0),
+                                      RentedMachine("web-1", "t3.micro", False, 12.0))  # fmt: skip
 
 
 def test_an_instance_without_a_type_is_refused_not_priced_at_nothing() -> None:
@@ -72,16 +72,16 @@ def test_an_instance_without_a_type_is_refused_not_priced_at_nothing() -> None:
 
 
 def test_the_hour_leaves_standbys_off_and_the_most_has_them_on_until_the_end() -> None:
-    machines = (Rented("db-1", "a", False, 10.0), Rented("db-2", "a", True, 10.0))
+    machines = (RentedMachine("db-1", "a", False, 10.0), RentedMachine("db-2", "a", True, 10.0))
     bill = Bill(machines, Quote({"a": 0.02}, "2026-02-03", "a test"), 5.0)
-    kept = 20.0 * USD_PER_GB_MONTH / HOURS_PER_MONTH + 2 * USD_PER_ADDRESS_HOUR
-    assert bill.usd_per_hour == pytest.approx(0.02 + kept)
-    assert bill.usd_most == pytest.approx(5 * (2 * 0.02 + kept))
+    standing_usd = 20.0 * USD_PER_GB_MONTH / HOURS_PER_MONTH + 2 * USD_PER_ADDRESS_HOUR
+    assert bill.usd_per_hour == pytest.approx(0.02 + standing_usd)
+    assert bill.usd_most == pytest.approx(5 * (2 * 0.02 + standing_usd))
 
 
 @pytest.fixture
 def credentials(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Some credentials, one attempt, and nobody who listens."""
+    """Set credentials, allow one attempt, and point to a port where nobody listens."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -99,8 +99,8 @@ def test_today_s_prices_are_asked_for_type_by_type(credentials: pytest.MonkeyPat
         quote, remark = quote_of("us-east-1", {"t3.small"}, "ec2", TODAY)
     assert quote.usd_per_hour == {"t3.small": 0.0211}
     assert (quote.as_of, remark) == ("2026-02-03", "")
-    asked = {one["Field"]: one["Value"] for one in api.requests[0]["Filters"]}
-    assert asked["instanceType"] == "t3.small"
+    filters = {row["Field"]: row["Value"] for row in api.requests[0]["Filters"]}
+    assert filters["instanceType"] == "t3.small"
 
 
 @pytest.mark.usefixtures("credentials")
@@ -115,29 +115,31 @@ def test_without_the_pricing_api_the_book_answers_and_its_date_is_said() -> None
 @pytest.mark.usefixtures("credentials")
 @pytest.mark.parametrize(("region", "kind"), [("sa-east-1", "t3.small"), ("eu-west-1", "x9.huge")])
 def test_a_type_that_nobody_has_a_price_of_is_refused(region: str, kind: str) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as caught:
         quote_of(region, {kind}, "ec2", TODAY)
-    assert kind in refused.value.expected
-    assert "prices refresh" in refused.value.hint
+    assert kind in caught.value.expected
+    assert "prices refresh" in caught.value.hint
 
 
-_BILL = Bill((Rented("web-1", "t3.small", False, 0.0),), Quote({"t3.small": 0.995}, "", ""), 4.0)
+_BILL = Bill(
+    (RentedMachine("web-1", "t3.small", False, 0.0),), Quote({"t3.small": 0.995}, "", ""), 4.0
+)
 
 
 @pytest.mark.parametrize("max_usd", [None, 4.0, 100.0])
 def test_a_fleet_within_its_most_is_made(max_usd: float | None) -> None:
-    within(_BILL, max_usd, 3600.0)
-    within(_BILL, max_usd, None)
+    check_limits(_BILL, max_usd, 3600.0)
+    check_limits(_BILL, max_usd, None)
 
 
 def test_a_fleet_that_could_cost_more_than_it_may_is_refused() -> None:
-    with pytest.raises(InputError) as refused:
-        within(_BILL, 3.99, 3600.0)
-    assert refused.value.place == "--max-usd 3.99"
-    assert "4.00 USD in 4 h" in refused.value.got
+    with pytest.raises(InputError) as caught:
+        check_limits(_BILL, 3.99, 3600.0)
+    assert caught.value.place == "--max-usd 3.99"
+    assert "4.00 USD in 4 h" in caught.value.got
 
 
 def test_a_fleet_that_ends_before_its_run_is_refused() -> None:
-    with pytest.raises(InputError) as refused:
-        within(_BILL, None, 5 * 3600.0)
-    assert refused.value.place == "--ttl-hours"
+    with pytest.raises(InputError) as caught:
+        check_limits(_BILL, None, 5 * 3600.0)
+    assert caught.value.place == "--ttl-hours"

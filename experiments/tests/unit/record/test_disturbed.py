@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 from core.runfiles.manifest import against, against_run
-from core.runfiles.result import VERDICTS, Result, read_result
+from core.runfiles.result import Result
 from experiments.commands.compare import column
-from experiments.commands.list import _row, _shown
+from experiments.commands.list import _display_row, _row
 from experiments.design.experiment import Interference
 from experiments.kinds.compare import page
 from experiments.kinds.compare.folder import read_folder
@@ -29,10 +29,10 @@ from experiments.record.records import REQUESTS, write_json
 from experiments.record.result import Findings, passed, result_of, validity
 from experiments.run.block import BlockRun
 from experiments.testbed.host import HostBlock
+from experiments.tests.manifest_fixture import VERDICTS
 from experiments.tests.nightly_fixture import T0
 from experiments.tests.report_fixture import fake_run
 
-GOOD = {name: {"ok": True, "reasons": []} for name in VERDICTS}
 SLO = {"asked": {"p95_ms": 300.0}, "arm": "b", "met": False, "reasons": ["p95: 9 of 100"],
        "arms": {"a": {"met": True, "limits": {"p95_ms": True}, "reasons": []},
                 "b": {"met": False, "limits": {"p95_ms": False}, "reasons": ["p95: 9 of 100"]}},
@@ -43,7 +43,7 @@ def block(others: float | None = 0.05, stolen: float = 0.0, **more: Any) -> dict
     return {**vars(HostBlock(0, "b", 0.9, stolen, 20.0, 9, others_share=others)), **more}
 
 
-def judged(*blocks: dict[str, Any], verdicts: Any = GOOD, **manifest: Any) -> Result:
+def judged(*blocks: dict[str, Any], verdicts: Any = VERDICTS, **manifest: Any) -> Result:
     manifest = {"experiment": "shop", "run": "R", "host": {"blocks": list(blocks)}, **manifest}
     return result_of("dice", manifest, Findings({}, verdicts, slo=SLO))
 
@@ -89,32 +89,24 @@ def test_the_rule_is_that_of_blocks_that_are_set_aside(others: float | None, sto
 def test_what_the_host_did_excuses_no_fault_that_was_not_as_asked(
     manifest: dict[str, Any], name: str, word: str
 ) -> None:
-    spoilt = {**GOOD, name: {"ok": False, "reasons": ["why"]}}
+    spoilt = {**VERDICTS, name: {"ok": False, "reasons": ["why"]}}
     assert validity(judged(block(others=0.5), verdicts=spoilt, **manifest)) == word
-
-
-def test_a_result_from_before_it_was_judged_is_read_as_it_was(tmp_path: Path) -> None:
-    result = judged(block())
-    del result["disturbed"]
-    write_json(tmp_path / "result.json", result)
-    read = read_result(tmp_path)
-    assert (read["disturbed"], validity(read)) == (None, "yes")
 
 
 def test_list_and_compare_tell_it_from_yes_and_no() -> None:
     result = judged(block(others=0.735))
     row = _row(Path("results/shop/R"), result)
     assert (row["valid"], row["disturbed"], row["slo_met"]) == (False, True, None)
-    assert _shown(row)["valid"] == "disturbed"
-    found = column(Path("run"), result)
-    assert (found["valid"], found["taken by others"], found["SLO met"]) == (False, 0.735, None)
+    assert _display_row(row)["valid"] == "disturbed"
+    cells = column(Path("run"), result)
+    assert (cells["valid"], cells["taken by others"], cells["SLO met"]) == (False, 0.735, None)
     assert column(Path("run"), judged(block()))["taken by others"] is None
 
 
 def disturbed_run(folder: Path) -> Path:
     run = fake_run(seed=4, measure_s=12.0, warm_up_s=2.0)
-    for one in run.manifest["host"]["blocks"]:
-        one["others_share"] = 0.735
+    for block_row in run.manifest["host"]["blocks"]:
+        block_row["others_share"] = 0.735
     return run.write(folder)
 
 
@@ -124,13 +116,13 @@ def test_page_and_terminal_of_a_disturbed_run_blame_no_fleet(
     for figures in ("all_figures", "fronts", "rate_figure"):  # seconds, and they judge nothing
         monkeypatch.setattr(page, figures, lambda _run: [])
     run = read_folder(disturbed_run(tmp_path / "run"))
-    said = page.page_values(run)
-    assert said["validity"] == "disturbed"
-    assert said["headline"] == verdict(run)
-    assert "74% of the cores" in said["headline"]
-    assert [chip.answer for chip in said["verdicts"]][:2] == ["disturbed", "yes"]
+    values = page.page_values(run)
+    assert values["validity"] == "disturbed"
+    assert values["headline"] == verdict(run)
+    assert "74% of the cores" in values["headline"]
+    assert [chip.answer for chip in values["verdicts"]][:2] == ["disturbed", "yes"]
     assert "disturbed" in _valid(run.summary)
-    assert said["first"][0].rows[0][1].mood != "good"
+    assert values["first"][0].rows[0][1].mood != "good"
 
 
 def test_a_disturbed_night_is_no_point_of_a_series(tmp_path: Path) -> None:
@@ -160,17 +152,17 @@ def test_the_planner_hears_of_it_from_result_or_manifest(tmp_path: Path) -> None
 
 
 def test_what_a_block_tells_while_it_runs_is_undecided_too() -> None:
-    told: list[tuple[str, bool | None]] = []
+    verdicts: list[tuple[str, bool | None]] = []
     runner: Any = object.__new__(BlockRun)
     slo = SimpleNamespace(model_dump=lambda **_: {"max_error_share": 1.0})
     experiment = SimpleNamespace(slo=slo, interference=Interference(pattern="none"))
     runner.design = SimpleNamespace(experiment=experiment)
-    runner.recorder = SimpleNamespace(verdict=lambda _, arm, met, __: told.append((arm, met)))
-    runner._measured = {}
+    runner.recorder = SimpleNamespace(verdict=lambda _, arm, met, __: verdicts.append((arm, met)))
+    runner._measured_requests = {}
     quiet = HostBlock(0, "a", 0.9, 0.0, 20.0, 9, others_share=0.0)
     runner.host = [quiet, replace(quiet, arm="b", others_share=0.5)]
     requests = fake_run(seed=4, measure_s=12.0, warm_up_s=2.0).requests
     for arm in ("a", "b"):
         block = type("B", (), {"arm": arm})()
         runner._judge(block, requests.with_columns(arm=pl.lit(arm)))
-    assert told == [("a", True), ("b", None)]
+    assert verdicts == [("a", True), ("b", None)]

@@ -18,30 +18,37 @@ from experiments.kinds.compare.folder import read_folder
 from experiments.record.metrics.summary import summarize, summarize_run
 from experiments.record.result import Findings
 from experiments.tests.frames import requests
-from experiments.tests.golden import FOLDER
+from experiments.tests.golden import make
 from optimizer.fit import fit, read_results
 from optimizer.simulation.arm import Arm
-from optimizer.simulation.law import lower
+from optimizer.simulation.law import lower_decile_distance
 from optimizer.tests.synthetic import Truth, write_run
 
 ARMS = ("baseline", "replicated")
 
 
+@pytest.fixture(name="golden", scope="module")
+def _golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("golden")
+    make(folder)
+    return folder
+
+
 @pytest.fixture(scope="module")
-def report() -> dict[str, Any]:
-    return dict(summarize_run(FOLDER).body)
+def report(golden: Path) -> dict[str, Any]:
+    return dict(summarize_run(golden).body)
 
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_planner_and_report_have_the_same_figures_of_the_time_without_faults(
-    report: dict[str, Any], arm: str
+    golden: Path, report: dict[str, Any], arm: str
 ) -> None:
-    (planned,) = (one for one in fit(read_results(FOLDER)).arms if one.name == arm)
-    shown = report["phases"]["measure"][arm]
-    assert (planned.requests, planned.failed) == (shown["requests"], shown["errors"])
-    assert planned.mean_ms == pytest.approx(shown["mean_ms"])
-    assert planned.p95_ms.value == shown["p95_ms"]
-    assert planned.p99_ms.value == shown["p99_ms"]
+    (fitted,) = (entry for entry in fit(read_results(golden)).arms if entry.name == arm)
+    arm_report = report["phases"]["measure"][arm]
+    assert (fitted.requests, fitted.failed) == (arm_report["requests"], arm_report["errors"])
+    assert fitted.mean_ms == pytest.approx(arm_report["mean_ms"])
+    assert fitted.p95_ms.value == arm_report["p95_ms"]
+    assert fitted.p99_ms.value == arm_report["p99_ms"]
 
 
 @pytest.mark.parametrize("arm", ARMS)
@@ -53,40 +60,38 @@ def test_the_report_s_own_figures_are_with_the_faults(report: dict[str, Any], ar
 
 
 def test_percentiles_are_order_statistics_of_what_requests_count_with(
-    report: dict[str, Any],
+    golden: Path, report: dict[str, Any]
 ) -> None:
-    limit_ms = time_out_of(manifest_if_any(FOLDER))
+    limit_ms = time_out_of(manifest_if_any(golden))
     assert limit_ms == 6000.0
-    rows = pl.read_parquet(FOLDER / "requests.parquet").filter(pl.col("phase") != "warm-up")
+    rows = pl.read_parquet(golden / "requests.parquet").filter(pl.col("phase") != "warm-up")
     for arm in ARMS:
-        own = rows.filter(pl.col("arm") == arm).select(counted(limit_ms)).to_series().sort()
+        series = rows.filter(pl.col("arm") == arm).select(counted(limit_ms)).to_series().sort()
         for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
-            ordered = own.to_list()
-            assert report["arms"][arm][f"{name}_ms"] == ordered[math.ceil(share * len(own)) - 1]
+            latencies = series.to_list()
+            assert (
+                report["arms"][arm][f"{name}_ms"] == latencies[math.ceil(share * len(series)) - 1]
+            )
 
 
-def test_what_was_dropped_lost_or_refused_enters_at_the_time_out_in_both() -> None:
+def test_what_was_dropped_lost_or_refused_enters_at_the_time_out_in_both(golden: Path) -> None:
     failed = pl.col("outcome").is_in(["dropped", "lost", "connection_error"])
-    shown = read_folder(FOLDER).requests.filter(failed)["latency_ms"]
-    results = read_results(FOLDER)
+    counted_ms = read_folder(golden).requests.filter(failed)["latency_ms"]
+    results = read_results(golden)
     fitted = results.requests.filter(failed).select(counted(time_out_of(results.manifest)))
-    assert shown.to_list() == fitted.to_series().to_list() == [6000.0] * len(shown)
-    assert len(shown) >= 3
+    assert counted_ms.to_list() == fitted.to_series().to_list() == [6000.0] * len(counted_ms)
+    assert len(counted_ms) >= 3
 
 
-def test_windows_are_the_same_and_an_open_fault_ends_with_the_run() -> None:
-    shown, results = read_folder(FOLDER).windows, read_results(FOLDER)
-    assert list(results.faults) == of_kind(shown, "fault")
-    assert list(results.interference) == of_kind(shown, "interference")
-    assert "web-1" in {one.machine for one in results.interference}
-    assert 7 not in {one.repeat for one in results.interference}
-    ended, left = results.faults
-    assert (ended.start_s, ended.end_s, ended.closed) == (30.0, 38.0, True)
-    assert (left.start_s, left.end_s, left.closed) == (79.0, 103.0, False)
-
-
-def test_the_kept_run_is_small() -> None:
-    assert sum(file.stat().st_size for file in Path(FOLDER).iterdir()) < 200_000
+def test_windows_are_the_same_and_an_open_fault_ends_with_the_run(golden: Path) -> None:
+    window_list, results = read_folder(golden).windows, read_results(golden)
+    assert list(results.faults) == of_kind(window_list, "fault")
+    assert list(results.interference) == of_kind(window_list, "interference")
+    assert "web-1" in {window.machine for window in results.interference}
+    assert 7 not in {window.repeat for window in results.interference}
+    closed_fault, open_fault = results.faults
+    assert (closed_fault.start_s, closed_fault.end_s, closed_fault.closed) == (30.0, 38.0, True)
+    assert (open_fault.start_s, open_fault.end_s, open_fault.closed) == (79.0, 103.0, False)
 
 
 TIME_OUTS = {"connect_timeout_s": 2.0, "response_timeout_s": 6.0}
@@ -108,22 +113,22 @@ def compared(refused: bool) -> Findings:
 
 
 def test_an_arm_that_refuses_a_fifth_of_its_requests_at_once_improves_nothing() -> None:
-    found = compared(refused=True).body
-    baseline, other = (found["arms"][arm] for arm in ("baseline", "other"))
-    assert other["error_share"] == pytest.approx(0.2)
+    body = compared(refused=True).body
+    baseline, refusing = (body["arms"][arm] for arm in ("baseline", "other"))
+    assert refusing["error_share"] == pytest.approx(0.2)
     for name in FIGURES:
-        assert other[name] > baseline[name], name
-    assert other["p95_ms"] == other["p99_ms"] == 6000.0
-    assert other["punctuality"] < baseline["punctuality"]
-    assert other["demerits"] > baseline["demerits"]
+        assert refusing[name] > baseline[name], name
+    assert refusing["p95_ms"] == refusing["p99_ms"] == 6000.0
+    assert refusing["punctuality"] < baseline["punctuality"]
+    assert refusing["demerits"] > baseline["demerits"]
     for name in ("mean", "p50", "p95", "p99"):
-        assert found["improvement"][name]["factor"] < 1.0, name
+        assert body["improvement"][name]["factor"] < 1.0, name
 
 
 def test_arms_that_answer_alike_are_alike() -> None:
-    found = compared(refused=False).body
+    body = compared(refused=False).body
     for name in FIGURES:
-        assert found["arms"]["other"][name] == found["arms"]["baseline"][name], name
+        assert body["arms"]["other"][name] == body["arms"]["baseline"][name], name
 
 
 @pytest.fixture(scope="module")
@@ -137,8 +142,8 @@ def run_with_failures(tmp_path_factory: pytest.TempPathFactory) -> Path:
         3: ("time_out", 7900.0), 4: ("dropped", None),
     }  # fmt: skip
     rows = pl.read_parquet(file)
-    for place, (outcome, latency_ms) in failures.items():
-        hit = at % 25 == 5 * place
+    for index, (outcome, latency_ms) in failures.items():
+        hit = at % 25 == 5 * index
         rows = rows.with_columns(
             pl.when(hit).then(pl.lit(outcome)).otherwise("outcome").alias("outcome"),
             pl.when(hit).then(pl.lit(latency_ms)).otherwise("latency_ms").alias("latency_ms"),
@@ -157,12 +162,12 @@ def test_report_and_planner_have_the_same_figures_of_one_run(run_with_failures: 
     planner = {arm.name: arm for arm in fit(read_results(run_with_failures)).arms}
     assert planner.keys() == report.keys() == {"baseline", "replicated"}
     for name, arm in planner.items():
-        told = report[name]
-        assert (arm.requests, arm.failed) == (told["requests"], told["errors"])
-        assert arm.mean_ms == pytest.approx(told["mean_ms"])
-        assert (arm.p95_ms.value, arm.p99_ms.value) == (told["p95_ms"], told["p99_ms"])
-        assert told["p95_ms"] == 6000.0
-        assert told["p99_ms"] == 7900.0
+        arm_report = report[name]
+        assert (arm.requests, arm.failed) == (arm_report["requests"], arm_report["errors"])
+        assert arm.mean_ms == pytest.approx(arm_report["mean_ms"])
+        assert (arm.p95_ms.value, arm.p99_ms.value) == (arm_report["p95_ms"], arm_report["p99_ms"])
+        assert arm_report["p95_ms"] == 6000.0
+        assert arm_report["p99_ms"] == 7900.0
 
 
 def test_the_simulator_s_work_is_drawn_from_good_answers_only(run_with_failures: Path) -> None:
@@ -171,6 +176,7 @@ def test_the_simulator_s_work_is_drawn_from_good_answers_only(run_with_failures:
     good = results.requests.filter(
         (pl.col("arm") == "baseline") & (pl.col("phase") == "measure") & (pl.col("outcome") == "ok")
     )["latency_ms"].to_numpy()
-    assert arm.lower_s == pytest.approx(lower(good), rel=0.1)  # without one block's warm-up
+    # without one block's warm-up
+    assert arm.lower_s == pytest.approx(lower_decile_distance(good), rel=0.1)
     assert max(s for _, s in arm.near_median) <= good.max() / 1000.0
     assert arm.percentiles_s[95.0] == 6.0

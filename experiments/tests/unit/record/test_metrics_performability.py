@@ -40,12 +40,12 @@ def test_being_faster_than_ideal_earns_nothing() -> None:
 def test_rates_count_what_users_got() -> None:
     rows: list[dict[str, Any]] = [{}] * 6 + [{"outcome": "bad_status"}, {"outcome": "time_out"}]
     frame = prepared(requests(rows), 6000.0)
-    found = user_metrics(frame, 4.0, IDEAL)
-    assert found["offered_per_s"] == 2.0
-    assert found["throughput_per_s"] == 7 / 4
-    assert found["goodput_per_s"] == 1.5
-    assert found["goodput"] == 0.75
-    assert found["errors"] == 2
+    metrics = user_metrics(frame, 4.0, IDEAL)
+    assert metrics["offered_per_s"] == 2.0
+    assert metrics["throughput_per_s"] == 7 / 4
+    assert metrics["goodput_per_s"] == 1.5
+    assert metrics["goodput"] == 0.75
+    assert metrics["errors"] == 2
 
 
 def test_punctuality_is_the_ideal_divided_by_the_mean() -> None:
@@ -65,10 +65,10 @@ def test_a_failed_request_is_never_ok_within_a_threshold() -> None:
 def test_a_refusal_is_weighed_once_and_is_not_punctual() -> None:
     # By hand: 9 x 0.1 s beyond the ideal of 0, 1 refused; the mean has it at 6 s.
     rows: list[dict[str, Any]] = [{}] * 9 + [{"outcome": "connection_error", "latency_ms": 0.0}]
-    found = user_metrics(prepared(requests(rows), 6000.0), 1.0, Ideal(0.0, "by hand"))
-    assert found["demerits"] == pytest.approx(1.0 + 0.9)
-    assert found["waited_ms_mean"] == pytest.approx(90.0)
-    assert found["mean_ms"] == pytest.approx(690.0)
+    metrics = user_metrics(prepared(requests(rows), 6000.0), 1.0, Ideal(0.0, "by hand"))
+    assert metrics["demerits"] == pytest.approx(1.0 + 0.9)
+    assert metrics["waited_ms_mean"] == pytest.approx(90.0)
+    assert metrics["mean_ms"] == pytest.approx(690.0)
 
 
 @pytest.mark.parametrize("latency_ms", [None, float("nan")])
@@ -76,17 +76,17 @@ def test_a_dropped_request_enters_at_the_limit_and_is_counted(latency_ms: float 
     frame = prepared(
         requests([{}, {"outcome": "dropped", "latency_ms": latency_ms, "lag_ms": 9e9}]), 6000.0
     )
-    found = user_metrics(frame, 1.0, IDEAL)
-    assert found["max_ms"] == 6000.0
-    assert found["outcomes"]["dropped"] == 1
-    assert found["lag_ms_p99"] == 0.1, "what was never sent was not sent late"
+    metrics = user_metrics(frame, 1.0, IDEAL)
+    assert metrics["max_ms"] == 6000.0
+    assert metrics["outcomes"]["dropped"] == 1
+    assert metrics["lag_ms_p99"] == 0.1, "what was never sent was not sent late"
 
 
 def test_nothing_measured_gives_no_figures_and_no_error() -> None:
-    found = user_metrics(prepared(requests([]), 6000.0), 0.0, Ideal(None, "none"))
-    assert found["requests"] == 0
+    metrics = user_metrics(prepared(requests([]), 6000.0), 0.0, Ideal(None, "none"))
+    assert metrics["requests"] == 0
     for key in ("offered_per_s", "goodput", "mean_ms", "punctuality", "demerits", "lag_ms_p99"):
-        assert found[key] is None
+        assert metrics[key] is None
 
 
 def test_the_ideal_comes_from_requests_that_met_no_disturbance() -> None:

@@ -26,9 +26,9 @@ def test_cycles_begin_where_the_tier_is_whole_again() -> None:
               _window("member", "web-3", 25.0, 100.0),
               _window("member", "web-1", 60.0, 61.0)]  # fmt: skip
     broken = [_window("fault", "web-1", 20.0, 40.0, "machine.crash")]
-    found = cycles_of(block, served, broken, needed=2, nodes=2)
+    cycles = cycles_of(block, served, broken, needed=2, nodes=2)
     # From 25 s on two serve, but until 40 s the broken one is not in the pool.
-    assert [(cycle.length_s, cycle.below_s) for cycle in found] == [(40.0, 5.0), (60.0, 0.0)]
+    assert [(cycle.length_s, cycle.below_s) for cycle in cycles] == [(40.0, 5.0), (60.0, 0.0)]
     one_enough = cycles_of(block, served, broken, needed=1, nodes=2)
     assert sum(cycle.below_s for cycle in one_enough) == 0.0
 
@@ -37,10 +37,10 @@ def test_a_tier_that_behaves_as_the_model_is_measured_as_the_model_says() -> Non
     length_s, crash_s, recovery_s = 20_000.0, 60.0, 10.0
     events = cloud_events(3, crash_s, recovery_s, length_s)
     manifest = {"spec": {"failover": {"heartbeat_s": 1.0, "needed": {"web": 2}}}}
-    found: Any = strength(events.lines, windows(events.lines, length_s), manifest,
+    report: Any = strength(events.lines, windows(events.lines, length_s), manifest,
                      fleet_of("cloud", 2, 0), np.random.default_rng(1))  # fmt: skip
-    assert found is not None
-    web = found["tiers"]["web"]
+    assert report is not None
+    web = report["tiers"]["web"]
     rates = FailureRates(crash_per_year=YEAR_S / crash_s, failover_s=recovery_s)
     truth = availability(2, 0, rates, mechanism="ara", scheme="cloud", horizon_s=length_s)
     assert web["measured"]["ci_low"] < truth.availability < web["measured"]["ci_high"]
@@ -57,10 +57,10 @@ def test_without_enough_fail_overs_there_is_no_prediction_and_it_says_why() -> N
     events.add(BLOCK_S, "phase", "measure", "end")
     manifest = {"spec": {"failover": {"heartbeat_s": 1.0}}}
     lines = events.lines
-    found: Any = strength(
+    report: Any = strength(
         lines, windows(lines, BLOCK_S), manifest, fleet_of("cloud", 1, 0), np.random.default_rng(1)
     )
-    assert found is not None
-    assert found["tiers"]["web"]["predicted"] == {"share": None, "reason": "the run saw no crash"}
-    assert found["tiers"]["web"]["measured"]["share"] == 1.0
-    assert found["tiers"]["web"]["measured"]["insufficient"]
+    assert report is not None
+    assert report["tiers"]["web"]["predicted"] == {"share": None, "reason": "the run saw no crash"}
+    assert report["tiers"]["web"]["measured"]["share"] == 1.0
+    assert report["tiers"]["web"]["measured"]["insufficient"]

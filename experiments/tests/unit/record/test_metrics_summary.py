@@ -11,12 +11,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from core.runfiles.events import windows
 from core.runfiles.result import read_result
 from experiments.record.metrics.arbiters import replication_load
 from experiments.record.records import REQUESTS
 from experiments.record.result import flat
-from experiments.tests.report_fixture import FakeRun, event, fake_run
+from experiments.tests.report_fixture import FakeRun, fake_run
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +52,15 @@ def test_shuffled_rows_and_events_give_the_same_summary(
     run: FakeRun, summary: dict[str, Any]
 ) -> None:
     shuffled = run.requests.sample(fraction=1.0, shuffle=True, seed=1)
-    first, again = summary, run.summary(requests=shuffled)
+    ordered_summary, again = summary, run.summary(requests=shuffled)
     for part in ("arms", "phases", "slo", "faults", "improvement"):
-        assert again[part].keys() == first[part].keys()
-    assert again["arms"]["replicated"]["p99_ms"] == first["arms"]["replicated"]["p99_ms"]
-    assert again["improvement"]["p95"]["ci_low"] == first["improvement"]["p95"]["ci_low"]
+        assert again[part].keys() == ordered_summary[part].keys()
+    assert again["arms"]["replicated"]["p99_ms"] == ordered_summary["arms"]["replicated"]["p99_ms"]
+    assert again["improvement"]["p95"]["ci_low"] == ordered_summary["improvement"]["p95"]["ci_low"]
 
 
 def without(run: FakeRun, **of: str) -> dict[str, Any]:
-    """The run's events but those with these values."""
+    """Return the run's events without those that have these values."""
     return {"events": [line for line in run.events if not of.items() <= line.items()]}
 
 
@@ -125,8 +124,8 @@ def test_an_slo_counts_slow_and_failed_requests(
         .then(5000.0)
         .otherwise("latency_ms")
     ).drop("row")
-    both = pl.concat([requests.filter(pl.col("arm") == "baseline"), replicated])
-    slo = run.summary(requests=both)["slo"]
+    both_arms = pl.concat([requests.filter(pl.col("arm") == "baseline"), replicated])
+    slo = run.summary(requests=both_arms)["slo"]
     assert slo["met"] is met, slo
     assert slo["arms"]["baseline"]["met"] is True
 
@@ -175,23 +174,23 @@ def test_the_mean_latency_of_a_tiers_servers_is_that_of_all_their_answers() -> N
         for at_s, count in ((1.0, 10), (9.0, 30))
         for each_us in (1_000, 4_000)
     ]  # fmt: skip
-    found = replication_load(pl.DataFrame(polls), {"both": [(0.0, 10.0)]})
-    assert found["both"]["db"]["server_ms"] == pytest.approx(2.5)
+    load_by_arm = replication_load(pl.DataFrame(polls), {"both": [(0.0, 10.0)]})
+    assert load_by_arm["both"]["db"]["server_ms"] == pytest.approx(2.5)
 
 
 def test_disagreement_is_counted_where_replies_were_compared(
     run: FakeRun, summary: dict[str, Any]
 ) -> None:
     assert summary["agreement"] == {}, "no arbiter compared"
-    compared = run.arbiters.with_columns(replies_equal="received",
+    comparing = run.arbiters.with_columns(replies_equal="received",
                                          replies_different=pl.col("received") // 10,
                                          replies_not_compared=pl.lit(0),
                                          replies_refused=pl.lit(0))  # fmt: skip
-    found = run.summary(arbiters=compared)
-    mine = found["agreement"]["replicated"]["web"]
-    assert mine["equal"] == found["replication"]["replicated"]["web"]["received"]
-    assert mine["different"] == pytest.approx(mine["equal"] / 10, abs=20)
-    assert mine["refused"] == 0
+    body = run.summary(arbiters=comparing)
+    web = body["agreement"]["replicated"]["web"]
+    assert web["equal"] == body["replication"]["replicated"]["web"]["received"]
+    assert web["different"] == pytest.approx(web["equal"] / 10, abs=20)
+    assert web["refused"] == 0
 
 
 def test_an_arbiter_that_restarted_in_a_block_leaves_the_block_out(
@@ -204,23 +203,9 @@ def test_an_arbiter_that_restarted_in_a_block_leaves_the_block_out(
         .otherwise("received")
     )
     replication = run.summary(arbiters=reset)["replication"]
-    whole = summary["replication"]
-    assert replication["replicated"]["web"] == whole["replicated"]["web"]
-    assert replication["baseline"]["web"]["received"] < whole["baseline"]["web"]["received"]
-
-
-def test_a_window_nobody_closed_lasts_as_announced_or_to_the_end() -> None:
-    tags: dict[str, Any] = {"machine": "web-1"}
-    lines = [
-        event(1.0, "fault", "net.loss", "inject", id="a", duration_s=5.0, **tags),
-        event(2.0, "fault", "cpu.limp", "inject", id="b", **tags),
-        event(3.0, "interference", "cpu", "start", **tags),
-        event(4.0, "interference", "cpu", "end", **tags),
-    ]
-    found = {window.kind: window for window in windows(lines, 20.0)}
-    assert (found["net.loss"].end_s, found["net.loss"].closed) == (6.0, False)
-    assert (found["cpu.limp"].end_s, found["cpu.limp"].closed) == (20.0, False)
-    assert (found["cpu"].end_s, found["cpu"].closed) == (4.0, True)
+    complete = summary["replication"]
+    assert replication["replicated"]["web"] == complete["replicated"]["web"]
+    assert replication["baseline"]["web"]["received"] < complete["baseline"]["web"]["received"]
 
 
 def test_a_summary_from_files_is_that_from_frames(

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from core.errors import InputError
-from core.runfiles.result import read_result
 from experiments.design.prediction import LawError, PlanSimulation, Prediction, read_prediction
 from experiments.kinds.compare import KIND
 from experiments.record.manifest import Verdicts
@@ -56,10 +55,10 @@ def slo(**met: bool | None) -> Any:
     arm = {
         "limits": met,
         "shares": dict.fromkeys(met, share),
-        "reasons": [f"{name}: against it" for name, one in met.items() if one is not True],
+        "reasons": [f"{name}: against it" for name, verdict in met.items() if verdict is not True],
     }
-    asked = {"p95_ms": 600.0, "p99_ms": 1000.0, "max_error_share": 0.01}
-    return {"arms": {"planned": arm}, "asked": asked}
+    limits = {"p95_ms": 600.0, "p99_ms": 1000.0, "max_error_share": 0.01}
+    return {"arms": {"planned": arm}, "asked": limits}
 
 
 @pytest.mark.parametrize(
@@ -74,17 +73,19 @@ def slo(**met: bool | None) -> Any:
 def test_a_promise_is_kept_by_all_its_clauses_and_broken_by_one(
     met: dict[str, bool | None], verdict: str
 ) -> None:
-    found = promise_of(plan(), compared(), slo(**met))
+    promise = promise_of(plan(), compared(), slo(**met))
     words = {True: "kept", False: "broken", None: "undecided"}
-    assert found["verdict"] == verdict
-    assert {key: one["verdict"] for key, one in found["clauses"].items()} == {
-        key: words[one] for key, one in met.items()
+    assert promise["verdict"] == verdict
+    assert {key: clause["verdict"] for key, clause in promise["clauses"].items()} == {
+        key: words[verdict_of_slo] for key, verdict_of_slo in met.items()
     }
-    assert bool(found["reasons"]) == (verdict != "kept")
-    assert found["usd_per_month"] == {"before": 90.0, "after": 70.0}
+    assert bool(promise["reasons"]) == (verdict != "kept")
+    assert promise["usd_per_month"] == {"before": 90.0, "after": 70.0}
 
 
-@pytest.mark.parametrize(("verdict", "claimed"), [("kept", True), ("undecided", False)])
+@pytest.mark.parametrize(
+    ("verdict", "claimed"), [("kept", True), ("undecided", False), ("refused", False)]
+)
 def test_a_plan_that_the_simulator_left_undecided_claims_nothing(
     verdict: str, claimed: bool
 ) -> None:
@@ -94,8 +95,8 @@ def test_a_plan_that_the_simulator_left_undecided_claims_nothing(
 
 
 def test_a_clause_has_the_share_as_predicted_and_as_measured() -> None:
-    found = promise_of(plan(), compared(), slo(p95_ms=True, p99_ms=True))
-    clause: Any = found["clauses"]["p95_ms"]
+    promise = promise_of(plan(), compared(), slo(p95_ms=True, p99_ms=True))
+    clause: Any = promise["clauses"]["p95_ms"]
     assert (clause["limit"], clause["allowed"], clause["share"]) == (600.0, 0.05, 0.03)
     assert (clause["low"], clause["high"]) == (0.02, 0.045)
     assert [clause[key] for key in ("predicted_low", "predicted", "predicted_high")] == [
@@ -114,25 +115,25 @@ def test_with_faults_a_share_is_held_against_the_prediction_with_faults_or_none(
 
 
 def test_another_fleet_than_planned_neither_keeps_nor_breaks_the_promise() -> None:
-    found = promise_of(plan(), compared(errors=("web: 3 ran",)), slo(p95_ms=False))
-    assert found["verdict"] == "undecided"
-    assert "web: 3 ran" in found["reasons"][0]
+    promise = promise_of(plan(), compared(errors=("web: 3 ran",)), slo(p95_ms=False))
+    assert promise["verdict"] == "undecided"
+    assert "web: 3 ran" in promise["reasons"][0]
 
 
 def test_figures_without_an_interval_or_too_few_requests_are_not_judged() -> None:
-    found = promise_of(plan(), compared(), slo(p95_ms=True, p99_ms=True))
-    assert found["figures"] == {"judged": 4, "covered": 3}  # p50, p95, web's CPU, the p95 clause
+    promise = promise_of(plan(), compared(), slo(p95_ms=True, p99_ms=True))
+    assert promise["figures"] == {"judged": 4, "covered": 3}  # p50, p95, web's CPU, the p95 clause
     bare = Prediction.model_validate(prediction())
     nothing = compared(latency={"p95_ms": figure()}, utilisation={})
-    found = promise_of(bare, nothing, slo(p95_ms=True))
-    assert found["figures"] == {"judged": 0, "covered": 0}
+    promise = promise_of(bare, nothing, slo(p95_ms=True))
+    assert promise["figures"] == {"judged": 0, "covered": 0}
 
 
 def verdicts(*reasons: str) -> dict[str, Any]:
-    found = Verdicts()
+    run_verdicts = Verdicts()
     for reason in reasons:
-        found.measurement.fail(reason)
-    return found.to_json()
+        run_verdicts.measurement.fail(reason)
+    return run_verdicts.to_json()
 
 
 def judged(reasons: tuple[str, ...] = (), blocks: tuple[Any, ...] = ()) -> dict[str, Any]:
@@ -143,29 +144,31 @@ def judged(reasons: tuple[str, ...] = (), blocks: tuple[Any, ...] = ()) -> dict[
 
 
 def test_a_broken_promise_fails_a_valid_run_and_is_undecided_in_another() -> None:
-    valid = judged()
-    assert (valid["promise"]["verdict"], passed(valid)) == ("broken", False)
-    for spoilt in (judged(("late",)), judged(blocks=({"others_share": 0.5},))):
-        assert spoilt["promise"]["verdict"] == "undecided"
-        assert {one["verdict"] for one in spoilt["promise"]["clauses"].values()} == {"undecided"}
-        assert spoilt["promise"]["figures"]["judged"] == 0
-        assert spoilt["promise"]["reasons"]
-        assert not passed(spoilt)
+    valid_result = judged()
+    assert (valid_result["promise"]["verdict"], passed(valid_result)) == ("broken", False)
+    for undecided in (judged(("late",)), judged(blocks=({"others_share": 0.5},))):
+        assert undecided["promise"]["verdict"] == "undecided"
+        assert {clause["verdict"] for clause in undecided["promise"]["clauses"].values()} == {
+            "undecided"
+        }
+        assert undecided["promise"]["figures"]["judged"] == 0
+        assert undecided["promise"]["reasons"]
+        assert not passed(undecided)
 
 
 def test_a_list_of_runs_says_what_became_of_the_promise() -> None:
     result = judged()
     result["compare"]["arms"] = {"planned": {}}
     assert KIND.row(result) == {"promise": "broken"}
+    unclaimed = {**result["promise"], "claimed": False}
+    assert KIND.row({**result, "promise": unclaimed}) == {"nothing promised, SLO": "missed"}
+    refused = {**unclaimed, "refused": True}
+    assert KIND.row({**result, "promise": refused}) == {"refused by the plan, SLO": "missed"}
     assert KIND.row({**result, "promise": None}) == {"arms": 1}
 
 
-def test_a_run_without_a_plan_and_a_result_of_before_have_no_promise(tmp_path: Any) -> None:
-    result = result_of("compare", {}, Findings({}, verdicts()))
-    assert result["promise"] is None
-    del result["promise"]
-    write_json(tmp_path / "result.json", result)
-    assert read_result(tmp_path)["promise"] is None
+def test_a_run_without_a_plan_has_no_promise() -> None:
+    assert result_of("compare", {}, Findings({}, verdicts()))["promise"] is None
 
 
 @pytest.fixture(scope="module")
@@ -174,28 +177,28 @@ def run() -> FakeRun:
 
 
 def test_the_run_of_a_plan_says_its_promise_with_the_slo(run: FakeRun) -> None:
-    found = run.summary(hosts=run.hosts, prediction=plan())
+    summary = run.summary(hosts=run.hosts, prediction=plan())
     words = {"met": "kept", "missed": "broken", "undecided": "undecided"}
-    assert found["promise"]["verdict"] == words[found["slo"]["verdict"]]
-    assert found["promise"]["source_run"] == run.prediction["inputs"]["run"]
-    assert set(found["promise"]["clauses"]) == set(found["slo"]["arms"]["planned"]["limits"])
-    p50 = found["predicted"]["latency"]["p50_ms"]
+    assert summary["promise"]["verdict"] == words[summary["slo"]["verdict"]]
+    assert summary["promise"]["source_run"] == run.prediction["inputs"]["run"]
+    assert set(summary["promise"]["clauses"]) == set(summary["slo"]["arms"]["planned"]["limits"])
+    p50 = summary["predicted"]["latency"]["p50_ms"]
     assert (p50["predicted"], p50["predicted_low"], p50["predicted_high"]) == (100.0, 90.0, 120.0)
     assert p50["covered"] is (90.0 <= p50["measured"] <= 120.0)
-    cpu = found["predicted"]["utilisation"]["web"]
+    cpu = summary["predicted"]["utilisation"]["web"]
     assert (cpu["predicted"], cpu["covered"]) == (0.4, True)
 
 
 def test_without_a_distribution_the_law_s_error_is_the_interval() -> None:
     error = {"predicted_ms": 558.0, "log_spread": 0.68, "freedom": 4.0}
-    found = Prediction.model_validate(prediction(margin={"p95_ms": error})).expected.p95_ms
-    assert found is not None
-    assert found.point == 558.0
-    assert found.high / found.point == pytest.approx(found.point / found.low)
-    kept = PlannersError(0.68, 4.0, "").probability_within(
-        558.0, found.high
+    p95 = Prediction.model_validate(prediction(margin={"p95_ms": error})).expected.p95_ms
+    assert p95 is not None
+    assert p95.point == 558.0
+    assert p95.high / p95.point == pytest.approx(p95.point / p95.low)
+    probability = PlannersError(0.68, 4.0, "").probability_within(
+        558.0, p95.high
     )  # as the plan computes it
-    assert kept == pytest.approx(0.95)
+    assert probability == pytest.approx(0.95)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from experiments.record.records import (
     arbiter_rows,
     encode_histogram,
     histograms,
-    read_table,
     write_bytes,
     write_json,
     write_table,
@@ -33,7 +32,7 @@ from experiments.tests.frames import requests
 def test_a_table_reads_back_as_it_was_written(tmp_path: Path) -> None:
     table = requests([{"latency_ms": 1.5}, {"latency_ms": None, "outcome": "dropped"}])
     write_table(tmp_path / "requests.parquet", table, REQUESTS)
-    assert read_table(tmp_path / "requests.parquet", REQUESTS).equals(table)
+    assert pl.read_parquet(tmp_path / "requests.parquet").equals(table)
     assert [path.name for path in tmp_path.iterdir()] == ["requests.parquet"]
 
 
@@ -58,12 +57,7 @@ def test_a_poll_of_an_arbiter_makes_a_row_for_each_server(tmp_path: Path) -> Non
     assert table["replies_in_minority"].to_list() == [0, 1]
     assert table.null_count().row(0).count(0) == len(ARBITERS) - 1
     write_table(tmp_path / "arbiters.parquet", table, ARBITERS)
-    assert read_table(tmp_path / "arbiters.parquet", ARBITERS).equals(table)
-    older = table.drop("replies_equal")
-    older.write_parquet(tmp_path / "older.parquet")
-    read = read_table(tmp_path / "older.parquet", ARBITERS)
-    assert read["replies_equal"].to_list() == [None, None]
-    assert read.drop("replies_equal").equals(older)
+    assert pl.read_parquet(tmp_path / "arbiters.parquet").equals(table)
 
 
 def test_events_are_lines_and_a_cut_one_is_left_out(tmp_path: Path) -> None:
@@ -119,12 +113,12 @@ def test_histograms_hold_each_block_without_warm_up_and_what_failed_at_the_time_
          {"arm": "replicated", "repeat": 1, "latency_ms": 0.0}]
     )  # fmt: skip
     arms: Any = histograms(table, 6000.0)["arms"]
-    found = {arm: list(of) for arm, of in arms.items()}
-    assert found == {"baseline": ["0", "3"], "replicated": ["1"]}
-    first = HdrHistogram.decode(arms["baseline"]["0"].encode())
-    assert first.get_total_count() == 3
-    assert first.get_min_value() == pytest.approx(100_000, rel=1e-3)
-    assert first.get_value_at_percentile(50) == pytest.approx(6_000_000, rel=1e-3)
+    repeats_by_arm = {arm: list(by_repeat) for arm, by_repeat in arms.items()}
+    assert repeats_by_arm == {"baseline": ["0", "3"], "replicated": ["1"]}
+    histogram = HdrHistogram.decode(arms["baseline"]["0"].encode())
+    assert histogram.get_total_count() == 3
+    assert histogram.get_min_value() == pytest.approx(100_000, rel=1e-3)
+    assert histogram.get_value_at_percentile(50) == pytest.approx(6_000_000, rel=1e-3)
     merged = HdrHistogram(1, 120_000_000, 3)
     for encoded in arms["baseline"].values():
         merged.decode_and_add(encoded.encode())

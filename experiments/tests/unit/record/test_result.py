@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from core.errors import InputError
 from core.runfiles.result import read_result, results_in
-from experiments.cli import app
 from experiments.record.records import point_latest
-from experiments.record.result import Findings, flat, not_measured, passed, result_of
+from experiments.record.result import (
+    Findings,
+    flat,
+    not_measured,
+    passed,
+    result_of,
+)
+from experiments.tests.called import call
+from experiments.tests.manifest_fixture import VERDICTS
 
-GOOD = {name: {"ok": True, "reasons": []} for name in ("measurement", "injection", "revert")}
-VERDICTS: dict[str, Any] = {**GOOD, "cleanup": {"ok": True, "reasons": []}}
 MANIFEST: dict[str, Any] = {
     "experiment": "shop", "run": "20261123T100000Z", "platform": "local",
     "started_at": "2026-11-23T10:00:00+00:00", "ended_at": "2026-11-23T10:30:00+00:00",
@@ -67,16 +71,9 @@ def test_a_run_passes_that_is_valid_met_its_slo_and_left_nothing(
     assert (result["valid"], passed(result)) == (valid, good)
 
 
-def test_a_result_of_the_days_before_guards_is_read_as_never_stopped(tmp_path: Path) -> None:
-    result = result_of("dice", MANIFEST, Findings({}, VERDICTS))
-    del result["stopped"], result["found"]
-    (tmp_path / "result.json").write_text(json.dumps(result))
-    assert read_result(tmp_path)["stopped"] is None
-
-
 def test_what_a_kind_did_not_find_stands_beside_the_runner_s_reasons() -> None:
-    found = not_measured(bad("measurement"), ["no die was thrown"])
-    assert found["measurement"] == {"ok": False, "reasons": ["why", "no die was thrown"]}
+    reasons = not_measured(bad("measurement"), ["no die was thrown"])
+    assert reasons["measurement"] == {"ok": False, "reasons": ["why", "no die was thrown"]}
     assert not_measured(VERDICTS, []) == VERDICTS
 
 
@@ -94,35 +91,35 @@ def test_a_head_of_another_form_is_refused_by_file_and_key(
     file.write_text(json.dumps({**result, "zone": "of a later version"}))
     assert read_result(tmp_path)["zone"] == "of a later version"
     file.write_text(json.dumps({**result, **changes}))
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as caught:
         read_result(tmp_path)
-    assert refused.value.place == f"{file}: {key}"
+    assert caught.value.place == f"{file}: {key}"
 
 
 def test_what_is_torn_or_missing_is_refused_and_left_out_of_a_listing(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as none:
+    with pytest.raises(InputError) as missing:
         read_result(tmp_path)
-    assert none.value.place == str(tmp_path)
+    assert missing.value.place == str(tmp_path)
     for folder in ("shop/torn", "shop/deep", "shop/headless", "shop/whole", "shop/tune/whole"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "shop/torn/result.json").write_text('{"kind": "dice"')
     (tmp_path / "shop/deep/result.json").write_text(100_000 * "[")
     (tmp_path / "shop/headless/result.json").write_text('{"kind": "dice", "dice": {}}')
-    whole = json.dumps(result_of("dice", MANIFEST, Findings({}, VERDICTS)))
+    result_text = json.dumps(result_of("dice", MANIFEST, Findings({}, VERDICTS)))
     for folder in ("shop/whole", "shop/tune/whole"):
-        (tmp_path / folder / "result.json").write_text(whole)
+        (tmp_path / folder / "result.json").write_text(result_text)
     (tmp_path / "shop/latest").symlink_to("whole")
     with pytest.raises(InputError) as torn:
         read_result(tmp_path / "shop/torn")
     assert torn.value.place.endswith("result.json")
     left_out: list[InputError] = []
-    found = [str(f.relative_to(tmp_path)) for f, _ in results_in(tmp_path, left_out.append)]
-    assert found == ["shop/tune/whole", "shop/whole"]
-    listed = CliRunner().invoke(app, ["list", "--results", str(tmp_path), "--json"])
-    assert [row["folder"] for row in json.loads(listed.stdout)["runs"]] == [
-        str(tmp_path / name) for name in found
+    folders = [str(f.relative_to(tmp_path)) for f, _ in results_in(tmp_path, left_out.append)]
+    assert folders == ["shop/tune/whole", "shop/whole"]
+    listing = call("list", "--results", str(tmp_path), "--json")
+    assert [row["folder"] for row in json.loads(listing.stdout)["runs"]] == [
+        str(tmp_path / name) for name in folders
     ]
-    for error, line in zip(left_out, listed.stderr.splitlines(), strict=True):
+    for error, line in zip(left_out, listing.stderr.splitlines(), strict=True):
         assert line.startswith(f"{error.place}: ")
         assert error.got in line
 
@@ -149,27 +146,30 @@ def beside_broken(tmp_path: Path) -> Path:
 
 
 def test_no_bad_result_stops_the_list(beside_broken: Path) -> None:
-    done = CliRunner().invoke(app, ["list", "--results", str(beside_broken), "--json"])
-    assert done.exit_code == 0, done.output
-    rows = json.loads(done.stdout)["runs"]
+    outcome = call("list", "--results", str(beside_broken), "--json")
+    assert outcome.exit_code == 0, outcome.output
+    rows = json.loads(outcome.stdout)["runs"]
     assert [Path(row["folder"]).name for row in rows] == ["a", "z"]
-    assert all(f"shop/{name}/" in done.stderr for name in BROKEN)
+    assert all(f"shop/{name}/" in outcome.stderr for name in BROKEN)
 
 
 def test_no_bad_result_stops_the_comparison_of_the_others(beside_broken: Path) -> None:
     folders = [str(beside_broken / "shop" / name) for name in ("a", *BROKEN, "z")]
-    done = CliRunner().invoke(app, ["compare", *folders, "--json"])
-    assert done.exit_code == 2
-    assert [one["folder"] for one in json.loads(done.stdout)["runs"]] == [folders[0], folders[-1]]
-    assert all(f"shop/{name}/" in done.stderr for name in BROKEN)
+    outcome = call("compare", *folders, "--json")
+    assert outcome.exit_code == 2
+    assert [row["folder"] for row in json.loads(outcome.stdout)["runs"]] == [
+        folders[0],
+        folders[-1],
+    ]
+    assert all(f"shop/{name}/" in outcome.stderr for name in BROKEN)
 
 
 def test_latest_is_the_newest_run_that_reached_its_end_else_the_newest(tmp_path: Path) -> None:
-    pointed = []
+    targets = []
     for number, cut_short in enumerate((True, True, False, True, False)):
         run = tmp_path / f"run-{number}"
         run.mkdir()
         (run / "manifest.json").write_text(json.dumps({"cut_short": cut_short}))
         point_latest(run)
-        pointed.append((tmp_path / "latest").resolve().name)
-    assert pointed == ["run-0", "run-1", "run-2", "run-2", "run-4"]
+        targets.append((tmp_path / "latest").resolve().name)
+    assert targets == ["run-0", "run-1", "run-2", "run-2", "run-4"]

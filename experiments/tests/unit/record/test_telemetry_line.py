@@ -110,8 +110,8 @@ def test_the_mean_latency_of_a_server_is_that_of_the_last_interval() -> None:
     assert "mean_latency_ms=40.0" in first.line().decode()
     assert "last_latency_ms" not in second.line().decode()
     assert "alive=0i" in second.line().decode()
-    [_, alone, _] = arbiter_points(STATS, None, experiment="e", run="r", time_ns=7)
-    assert "mean_latency_ms" not in alone.line().decode()
+    [_, first_point, _] = arbiter_points(STATS, None, experiment="e", run="r", time_ns=7)
+    assert "mean_latency_ms" not in first_point.line().decode()
 
 
 def test_holds_and_waste_are_those_of_the_last_interval_and_latencies_of_the_last_minute() -> None:
@@ -122,8 +122,8 @@ def test_holds_and_waste_are_those_of_the_last_interval_and_latencies_of_the_las
     assert tier.fields["wasted_percent"] == pytest.approx(20.0)
     assert (tier.fields["mean_ms"], tier.fields["p95_ms"]) == (5.1, None)
     assert first.fields["processing_ms"] is None, "no request ended between the two polls"
-    alone, _, _ = arbiter_points(STATS, None, experiment="e", run="r", time_ns=7)
-    assert (alone.fields["token_hold_ms"], alone.fields["wasted_percent"]) == (None, None)
+    first_tier, _, _ = arbiter_points(STATS, None, experiment="e", run="r", time_ns=7)
+    assert (first_tier.fields["token_hold_ms"], first_tier.fields["wasted_percent"]) == (None, None)
 
 
 def test_an_event_is_one_line_even_if_its_text_is_not() -> None:

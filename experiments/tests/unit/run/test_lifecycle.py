@@ -33,8 +33,15 @@ def ending(end: BaseException | None) -> Callable[[], None]:
     return then
 
 
+def platform(down: Callable[[], object]) -> Any:
+    """Return a platform that removes fleets by `down`."""
+    return SimpleNamespace(
+        name="local", is_attached=False, down=lambda _: down() or [], remaining=list
+    )
+
+
 class WithFleet(Counting):
-    """The same, on a fleet as far as the clean-up knows."""
+    """Counting, on a fleet as far as the clean-up knows."""
 
     def measure(self, testbed: Testbed, section: NoSection) -> None:
         testbed._applied = True
@@ -88,17 +95,13 @@ def test_whatever_the_clean_up_raises_the_run_is_kept_and_the_fleet_removed(
 ) -> None:
     calls: list[str] = []
 
-    def called(name: str) -> list[str]:
+    def called(name: str) -> None:
         calls.append(name)
         if name == broken:
             raise error
-        return []
 
     monkeypatch.setattr(Testbed, "collect", lambda _: called("collect"))
-    platform: Any = SimpleNamespace(
-        name="local", is_attached=False, down=lambda _: called("down"), remaining=list
-    )
-    outcome = carried_out(WithFleet(), tmp_path, platform)
+    outcome = carried_out(WithFleet(), tmp_path, platform(lambda: called("down")))
     assert calls == ["collect", "down"]
     result = read_result(outcome.folder)
     assert (result["valid"], result["counting"]) == (True, {"counted": 3})
@@ -110,16 +113,12 @@ def test_whatever_the_clean_up_raises_the_run_is_kept_and_the_fleet_removed(
 def test_a_fleet_that_is_still_there_is_told_of_whatever_ended_the_run(
     tmp_path: Path, counts: bool
 ) -> None:
-    def down(_: object) -> list[str]:
-        raise BROKEN
-
-    said = io.StringIO()
-    platform: Any = SimpleNamespace(name="local", is_attached=False, down=down, remaining=list)
+    output = io.StringIO()
     with pytest.raises(Interrupted) as caught:
-        carried_out(WithFleet(ending(KeyboardInterrupt()), counts), tmp_path, platform,
-                    Narrator(Console(file=said)))  # fmt: skip
+        carried_out(WithFleet(ending(KeyboardInterrupt()), counts), tmp_path,
+                    platform(ending(BROKEN)), Narrator(Console(file=output)))  # fmt: skip
     assert "`sparecraft down tst-small`" in caught.value.hint
-    assert str(BROKEN) in " ".join(said.getvalue().split())
+    assert str(BROKEN) in " ".join(output.getvalue().split())
     assert len(folders(tmp_path)) == counts
 
 
@@ -133,19 +132,15 @@ def test_a_fleet_that_is_gone_is_not_called_left_where_collecting_failed(
             raise TimeoutError("60 s")
 
     monkeypatch.setattr(Testbed, "collect", collect)
-    said = io.StringIO()
-    platform: Any = SimpleNamespace(
-        name="local", is_attached=False, down=lambda _: [], remaining=list
-    )
+    output = io.StringIO()
     with pytest.raises(Interrupted) as caught:
-        carried_out(
-            WithFleet(ending(KeyboardInterrupt())), tmp_path, platform, Narrator(Console(file=said))
-        )
+        carried_out(WithFleet(ending(KeyboardInterrupt())), tmp_path, platform(list),
+                    Narrator(Console(file=output)))  # fmt: skip
     assert "The fleet was removed" in caught.value.hint
     assert "sparecraft down" not in caught.value.hint
-    told = " ".join(said.getvalue().split())
-    assert str(BROKEN) in told
-    assert "60 s" in told
+    output_text = " ".join(output.getvalue().split())
+    assert str(BROKEN) in output_text
+    assert "60 s" in output_text
 
 
 @pytest.mark.parametrize("ends", [None, BROKEN, KeyboardInterrupt()])
@@ -153,18 +148,13 @@ def test_a_fleet_is_handed_on_by_a_run_that_came_to_its_end_only(
     tmp_path: Path, ends: BaseException | None
 ) -> None:
     downs: list[str] = []
-
-    def down(_: object) -> list[str]:
-        downs.append("down")
-        return []
-
-    platform: Any = SimpleNamespace(name="local", is_attached=False, down=down, remaining=list)
+    lent = platform(lambda: downs.append("down"))
     try:
-        carried_out(WithFleet(ending(ends)), tmp_path, platform, part="planned", hands_on=True)
+        carried_out(WithFleet(ending(ends)), tmp_path, lent, part="planned", hands_on=True)
     except (Interrupted, MeasurementFailed):
         assert ends is not None
     assert downs == ([] if ends is None else ["down"])
-    assert [one.parent.name for one in tmp_path.glob("tst-small/*/2*")] == ["planned"]
+    assert [folder.parent.name for folder in tmp_path.glob("tst-small/*/2*")] == ["planned"]
 
 
 def test_a_disk_that_fills_up_is_said_and_the_folder_stays(
@@ -172,7 +162,7 @@ def test_a_disk_that_fills_up_is_said_and_the_folder_stays(
 ) -> None:
     full = DiskFull("result.json", expected="room", got="none", hint="Make room.")
     monkeypatch.setattr(
-        "experiments.run.lifecycle.write_json", lambda *_: (_ for _ in ()).throw(full)
+        "experiments.record.records.write_json", lambda *_: (_ for _ in ()).throw(full)
     )
     with pytest.raises(DiskFull):
         carried_out(Counting(), tmp_path)
@@ -181,7 +171,7 @@ def test_a_disk_that_fills_up_is_said_and_the_folder_stays(
 
 
 class WithoutPage(Counting):
-    """The same, with a defect where its page is made."""
+    """Counting, with a defect in the code that makes its page."""
 
     def write_page(self, folder: Path) -> Path:
         raise ValueError(f"no rows in {folder.name}")
@@ -194,12 +184,12 @@ class WithoutPage(Counting):
 def test_a_page_that_cannot_be_made_takes_the_place_of_no_other_end(
     tmp_path: Path, ends: BaseException | None, raised: type[Exception]
 ) -> None:
-    said = io.StringIO()
+    output = io.StringIO()
     with pytest.raises(raised) as caught:
-        carried_out(WithoutPage(ending(ends)), tmp_path, narrator=Narrator(Console(file=said)))
+        carried_out(WithoutPage(ending(ends)), tmp_path, narrator=Narrator(Console(file=output)))
     [folder] = folders(tmp_path)
     assert read_result(folder)["counting"] == {"counted": 3}
-    assert "ValueError: no rows" in said.getvalue()
+    assert "ValueError: no rows" in output.getvalue()
     if isinstance(caught.value, Interrupted):
         assert str(folder) in caught.value.hint
 

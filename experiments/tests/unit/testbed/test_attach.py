@@ -25,9 +25,9 @@ from experiments.tests.quiet import NOBODY
 from experiments.tests.spec_fixture import TFVARS, TOML, write
 
 
-def kept(folder: Path, said: Any) -> str:
+def kept(folder: Path, content: Any) -> str:
     file = folder / "fleet.json"
-    file.write_text(said if isinstance(said, str) else json.dumps(said))
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
     return str(file)
 
 
@@ -35,9 +35,9 @@ def kept(folder: Path, said: Any) -> str:
 def test_a_file_of_outputs_is_a_fleet_with_or_without_what_terraform_adds(
     tmp_path: Path, said: Any
 ) -> None:
-    found = read_outputs(kept(tmp_path, said))
-    assert found.fleet.experiment == "mediawiki-noisy"
-    assert found.identity.influxdb_login == "sparecraft:secret"
+    fleet_outputs = read_outputs(kept(tmp_path, said))
+    assert fleet_outputs.fleet.experiment == "mediawiki-noisy"
+    assert fleet_outputs.identity.influxdb_login == "sparecraft:secret"
 
 
 @pytest.mark.parametrize(
@@ -159,10 +159,10 @@ def test_another_fleet_than_the_designs_is_refused_with_what_differs(
 
 
 def test_an_attached_fleets_arbiters_are_as_they_were_and_it_stays(tmp_path: Path) -> None:
-    put: list[tuple[str, Any]] = []
+    calls: list[tuple[str, Any]] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        put.append((request.url.path, json.loads(request.content)))
+        calls.append((request.url.path, json.loads(request.content)))
         return httpx.Response(200, json={})
 
     client = httpx.Client(base_url="http://arbiter", transport=httpx.MockTransport(answer))
@@ -176,7 +176,7 @@ def test_an_attached_fleets_arbiters_are_as_they_were_and_it_stays(tmp_path: Pat
     }
     testbed.collect()
     testbed.remove(keep=False)
-    assert put == [("/v1/policy", {"policy": "tad", "tokens": 3}), ("/v1/compare", compare),
+    assert calls == [("/v1/policy", {"policy": "tad", "tokens": 3}), ("/v1/compare", compare),
                    ("/v1/replicas", {"replicas": 2})]  # fmt: skip
     assert testbed.is_removed
 

@@ -44,36 +44,36 @@ def test_faults_that_meet_on_a_tier_are_refused_at_the_key(tmp_path: Path) -> No
 
 
 def test_neighbours_count_as_drawn_the_far_end_of_a_noisy_pair_too(tmp_path: Path) -> None:
-    read = design(tmp_path)
-    most = {
-        tier: len(one.machines)
-        for tier, one in most_in_any_block(read.experiment, read.fleet).items()
+    noisy_design = design(tmp_path)
+    machines_by_tier = {
+        tier: len(peak.machines)
+        for tier, peak in most_in_any_block(noisy_design.experiment, noisy_design.fleet).items()
     }
-    limit = max(most.values())
+    limit = max(machines_by_tier.values())
     guarded(tmp_path, TOML, limit)
     refused(tmp_path, TOML, limit - 1)
 
 
 def test_the_most_at_once_is_that_of_the_worst_moment(tmp_path: Path) -> None:
-    read = design(tmp_path)
-    block = blocks(read.experiment)[0]
-    asked = injections(read.experiment, read.fleet, block)
-    for tier, most in most_at_once(asked, read.fleet).items():
-        nodes = set(read.fleet.nodes_of(tier))
+    noisy_design = design(tmp_path)
+    block = blocks(noisy_design.experiment)[0]
+    plan = injections(noisy_design.experiment, noisy_design.fleet, block)
+    for tier, peak in most_at_once(plan, noisy_design.fleet).items():
+        nodes = set(noisy_design.fleet.nodes_of(tier))
         counts = [
-            len(nodes & set().union(*(i.machines for i in asked if i.at_s <= at_s < i.end_s)))
+            len(nodes & set().union(*(i.machines for i in plan if i.at_s <= at_s < i.end_s)))
             for at_s in [step / 10 for step in range(750)]
         ]
-        assert len(most.machines) >= max(counts)
-        at_worst = [i.machines for i in asked if i.at_s <= most.at_s < i.end_s]
-        assert set(most.machines) == nodes & set().union(*at_worst)
+        assert len(peak.machines) >= max(counts)
+        machines_at_peak = [i.machines for i in plan if i.at_s <= peak.at_s < i.end_s]
+        assert set(peak.machines) == nodes & set().union(*machines_at_peak)
 
 
 def test_what_only_touches_does_not_overlap(tmp_path: Path) -> None:
     fleet = design(tmp_path).fleet
-    one = Injection(0.0, 5.0, "fault", (Step("cpu.limp", "web-1"),))
-    other = Injection(5.0, 5.0, "fault", (Step("cpu.limp", "web-2"),))
-    assert len(most_at_once([one, other], fleet)["web"].machines) == 1
+    first_injection = Injection(0.0, 5.0, "fault", (Step("cpu.limp", "web-1"),))
+    second_injection = Injection(5.0, 5.0, "fault", (Step("cpu.limp", "web-2"),))
+    assert len(most_at_once([first_injection, second_injection], fleet)["web"].machines) == 1
 
 
 def test_crashes_that_are_drawn_for_every_machine_need_room_for_all(tmp_path: Path) -> None:
@@ -116,10 +116,10 @@ def test_all_or_none_of_an_injections_machines_are_taken() -> None:
 
 
 class _Agent:
-    """Keeps what is active; `stuck` cannot be undone."""
+    """An agent that notes active faults; those of a `stuck` one cannot be undone."""
 
-    def __init__(self, name: str, active: set[str], seen: list[int], stuck: bool) -> None:
-        self._name, self._active, self._seen, self._stuck = name, active, seen, stuck
+    def __init__(self, name: str, active: set[str], counts: list[int], stuck: bool) -> None:
+        self._name, self._active, self._seen, self._stuck = name, active, counts, stuck
 
     def inject(self, kind: str, parameters: Mapping[str, Any], lease_s: float) -> str:
         del parameters, lease_s
@@ -148,12 +148,15 @@ class _Platform:
 
 
 def held(
-    asked: list[Injection], until: tuple[str, str], stuck: str = ""
+    plan: list[Injection], until: tuple[str, str], stuck: str = ""
 ) -> tuple[list[tuple[str, str]], list[int], Tally]:
-    """Events by machine, and how many machines were disturbed at each injection; `until` that
-    event comes."""
+    """Run a controller until the event `until` comes.
+
+    Returns actions with their machines, the number of disturbed machines at each injection, and
+    the tally.
+    """
     events: list[tuple[str, str]] = []
-    seen: list[int] = []
+    counts: list[int] = []
     active: set[str] = set()
     stop = threading.Event()
 
@@ -162,13 +165,13 @@ def held(
         if events[-1] == until:
             stop.set()
 
-    agents = {name: _Agent(name, active, seen, name == stuck) for name in TIERS}
+    agents = {name: _Agent(name, active, counts, name == stuck) for name in TIERS}
     tally = Tally()
     controller = FaultController(
         cast(Any, agents), cast(Any, _Platform()), log, tally, BlastRadius(TIERS, 1)
     )
-    controller.run(asked, time.monotonic(), 60.0, stop)
-    return events, seen, tally
+    controller.run(plan, time.monotonic(), 60.0, stop)
+    return events, counts, tally
 
 
 def limp(machine: str, at_s: float, duration_s: float | None) -> Injection:
@@ -176,23 +179,23 @@ def limp(machine: str, at_s: float, duration_s: float | None) -> Injection:
 
 
 def test_an_injection_waits_until_there_is_room() -> None:
-    asked = [limp("web-1", 0.0, 0.2), limp("web-2", 0.1, 50.0), limp("db-1", 0.0, 50.0)]
-    events, seen, tally = held(asked, ("inject", "web-2"))
+    plan = [limp("web-1", 0.0, 0.2), limp("web-2", 0.1, 50.0), limp("db-1", 0.0, 50.0)]
+    events, counts, tally = held(plan, ("inject", "web-2"))
     assert events.index(("revert", "web-1")) < events.index(("inject", "web-2"))
-    assert max(seen) == 2, "one of each tier"
+    assert max(counts) == 2, "one of each tier"
     assert (tally.injected, tally.reverted, tally.errors) == (3, 3, [])
 
 
 def test_an_injection_for_which_there_never_is_room_is_an_error() -> None:
-    asked = [limp("web-1", 0.0, None), limp("web-2", 0.05, 0.1)]
-    events, seen, tally = held(asked, ("error", "web-2"))
+    plan = [limp("web-1", 0.0, None), limp("web-2", 0.05, 0.1)]
+    events, counts, tally = held(plan, ("error", "web-2"))
     assert ("inject", "web-2") not in events
-    assert seen == [1]
+    assert counts == [1]
     assert "machines_per_tier_max" in tally.errors[0]
 
 
 def test_a_machine_that_could_not_be_healed_keeps_its_place() -> None:
-    asked = [limp("web-1", 0.0, 0.05), limp("web-2", 0.1, 0.3)]
-    events, _, tally = held(asked, ("error", "web-2"), stuck="web-1")
+    plan = [limp("web-1", 0.0, 0.05), limp("web-2", 0.1, 0.3)]
+    events, _, tally = held(plan, ("error", "web-2"), stuck="web-1")
     assert ("inject", "web-2") not in events
     assert len(tally.errors) == 2

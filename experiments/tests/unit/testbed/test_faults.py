@@ -93,7 +93,7 @@ def _run(
     now: Callable[[], float] = time.monotonic,
     prepare: Callable[[dict[str, Machine], Journal], None] = lambda *_: None,
 ) -> tuple[list[str], list[dict[str, Any]], Tally, dict[str, Machine]]:  # fmt: skip
-    """A block that is stopped at a line of its journal, or lasts until `end_s`."""
+    """Run a block that stops at a line of its journal, or lasts until `end_s`."""
     journal = Journal(until)
     events: list[dict[str, Any]] = []
     machines = {name: Machine(name, journal, refuses) for name in ("a", "b")}
@@ -123,15 +123,15 @@ def test_a_fault_goes_in_and_comes_out_within_the_block() -> None:
 
 
 def test_machines_of_one_fault_are_told_one_moment_of_its_beginning() -> None:
-    both = [
+    injections = [
         Injection(0.0, 0.2, "fault", (Step("net.flaky", name, {"outage_s": 1.0}),), fault=0)
         for name in ("a", "b")
     ]
     before_ms = time.time() * 1e3
-    _, events, _, _ = _run(both, until="revert net.flaky@b")
-    told = {event["parameters"]["epoch_ms"] for event in events if event["action"] == "inject"}
-    assert len(told) == 1
-    assert abs(told.pop() - before_ms) < 60_000
+    _, events, _, _ = _run(injections, until="revert net.flaky@b")
+    epochs_ms = {event["parameters"]["epoch_ms"] for event in events if event["action"] == "inject"}
+    assert len(epochs_ms) == 1
+    assert abs(epochs_ms.pop() - before_ms) < 60_000
 
 
 @pytest.mark.parametrize("duration_s", [50.0, None])
@@ -161,30 +161,27 @@ def test_a_sticky_fault_ends_with_the_block_and_what_lies_beyond_is_not_planned(
 
 
 def _clock(monkeypatch: pytest.MonkeyPatch, *times: float) -> Callable[[], float]:
-    """A clock of the controller that shows each of `times`, then the last for ever."""
-    left = list(times)
+    """Give the controller a clock that shows each of `times`, then the last one for ever."""
+    times_left = list(times)
     clock = SimpleNamespace(
-        monotonic=lambda: left.pop(0) if len(left) > 1 else left[0], time=time.time
+        monotonic=lambda: times_left.pop(0) if len(times_left) > 1 else times_left[0],
+        time=time.time,
     )
     monkeypatch.setattr(faults, "time", clock)
     monkeypatch.setattr(faults, "_TICK_S", 0.0)
     return lambda: 0.0
 
 
-def test_what_is_due_between_the_last_look_and_the_end_is_not_planned(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("looks_s", "at_s", "planned"), [((0.0, 19.96, 20.01), 19.98, 0), ((0.0, 20.01), 10.0, 1)]
+)
+def test_what_a_controller_slept_through_was_planned_unless_the_block_ended_with_it(
+    monkeypatch: pytest.MonkeyPatch, looks_s: tuple[float, ...], at_s: float, planned: int
 ) -> None:
-    now = _clock(monkeypatch, 0.0, 19.96, 20.01)
-    journal, _, tally, _ = _run([_one("cpu.limp", 5.0, at_s=19.98)], end_s=20.0, now=now)
+    now = _clock(monkeypatch, *looks_s)
+    journal, _, tally, _ = _run([_one("cpu.limp", 5.0, at_s=at_s)], end_s=20.0, now=now)
     assert journal == []
-    assert (tally.planned, tally.injected) == (0, 0)
-
-
-def test_what_a_controller_slept_through_was_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = _clock(monkeypatch, 0.0, 20.01)
-    journal, _, tally, _ = _run([_one("cpu.limp", 5.0, at_s=10.0)], end_s=20.0, now=now)
-    assert journal == []
-    assert (tally.planned, tally.injected) == (1, 0)
+    assert (tally.planned, tally.injected) == (planned, 0)
 
 
 BOTH = Injection(
@@ -219,8 +216,8 @@ def test_whatever_an_action_raises_is_an_error_of_it_alone(action: str) -> None:
 
         setattr(machines["b"], action, broken)
 
-    both = [Injection(0.0, 0.05, "fault", (Step("net.loss", "b"),)), _one("cpu.limp", 0.3)]
-    journal, events, tally, _ = _run(both, until="revert cpu.limp@a", prepare=breaks)
+    injections = [Injection(0.0, 0.05, "fault", (Step("net.loss", "b"),)), _one("cpu.limp", 0.3)]
+    journal, events, tally, _ = _run(injections, until="revert cpu.limp@a", prepare=breaks)
     assert "revert cpu.limp@a" in journal
     assert tally.errors == [f"net.loss on b: {action}: OSError: it broke"]
     assert tally.injected - tally.reverted == (action == "revert")
@@ -276,22 +273,22 @@ def test_a_machine_that_was_crashed_on_purpose_forgets_its_other_faults() -> Non
     def undoes(machines: dict[str, Machine], _: Journal) -> None:
         machines["a"].reason = "restart"
 
-    both = [_one("machine.crash", None), _one("cpu.limp", None, at_s=0.05)]
-    _, _, tally, _ = _run(both, until="inject cpu.limp@a", prepare=undoes)
+    injections = [_one("machine.crash", None), _one("cpu.limp", None, at_s=0.05)]
+    _, _, tally, _ = _run(injections, until="inject cpu.limp@a", prepare=undoes)
     assert (tally.reverted, tally.errors) == (2, [])
 
 
 def test_a_stop_undoes_what_is_in_before_what_is_still_going_in() -> None:
-    """Else the slowest machine would hold up all others."""
+    """Otherwise the slowest machine would hold up all others."""
 
     def slow(machines: dict[str, Machine], journal: Journal) -> None:
         undone = threading.Event()
         revert = machines["a"].revert
 
         def reverted(fault: str) -> dict[str, Any]:
-            found = revert(fault)
+            answer = revert(fault)
             undone.set()
-            return found
+            return answer
 
         def until_the_other_is_undone() -> None:
             journal.stop.set()
@@ -306,8 +303,8 @@ def test_a_stop_undoes_what_is_in_before_what_is_still_going_in() -> None:
         "inject cpu.limp@a", "revert cpu.limp@a", "inject net.loss@b", "revert net.loss@b",
     ]  # fmt: skip
     assert (tally.injected, tally.reverted) == (2, 2)
-    asked = {event["asked"] for event in events if event["action"] == "revert"}
-    assert len(asked) == 1, "both were to end when the block was stopped"
+    ends_asked = {event["asked"] for event in events if event["action"] == "revert"}
+    assert len(ends_asked) == 1, "both were to end when the block was stopped"
 
 
 def test_a_revert_says_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,8 +314,8 @@ def test_a_revert_says_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(faults, "_TICK_S", 0.0)
     until_end = Injection(0.0, None, "fault", (Step("net.loss", "b"),))
     _, events, _, _ = _run([_one("cpu.limp", 0.1), until_end], end_s=0.5, now=clock.monotonic)
-    asked = {event["kind"]: event["asked"] for event in events if event["action"] == "revert"}
-    assert asked == {"cpu.limp": pytest.approx(0.1), "net.loss": pytest.approx(0.5)}
+    ends_asked = {event["kind"]: event["asked"] for event in events if event["action"] == "revert"}
+    assert ends_asked == {"cpu.limp": pytest.approx(0.1), "net.loss": pytest.approx(0.5)}
 
 
 def test_machine_faults_go_through_the_platform() -> None:

@@ -17,12 +17,9 @@ from typing import Any, cast
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
 from core.errors import EnvironmentMissing
 from core.runfiles.events import read_events
-from core.runfiles.result import read_result
-from experiments.cli import app
 from experiments.console import Narrator
 from experiments.design import Design, load_design
 from experiments.design.experiment import Fault, Interference, Phases, Selector
@@ -41,7 +38,8 @@ from experiments.testbed.faults import Tally
 from experiments.testbed.guard import GuardWatch, Stop, Stopped, Unready, stopped_json
 from experiments.testbed.live_fleet import Fleet
 from experiments.testbed.monitor import Monitor
-from experiments.tests.counting import SMALL, Counting, carried_out
+from experiments.tests.called import answer, call, refusal
+from experiments.tests.counting import SMALL, Counting, stopped
 from experiments.tests.fake_fleet import machine
 from experiments.tests.servers import Server
 from experiments.tests.started import until
@@ -115,6 +113,13 @@ def test_the_reason_has_how_requests_failed() -> None:
     assert "time_out 12, bad_status 3" in stop.reason
 
 
+def test_the_reason_has_what_answers_lacked() -> None:
+    lacking = {**record("bad_content"), "reason": "no token"}
+    stop = stop_of(Guard(error_share_max=0.5), (1.0, [lacking] * 20))  # type: ignore[list-item]
+    assert stop is not None
+    assert "bad_content: no token 20" in stop.reason
+
+
 def test_what_is_older_than_the_window_is_forgotten() -> None:
     guard = Guard(error_share_max=0.25, window_s=5.0)
     assert stop_of(guard, (0.5, FAILED), (6.0, [record()] * 30)) is None
@@ -178,7 +183,7 @@ def _ignored(*_: object) -> None:
 
 def test_an_arbiter_that_was_started_again_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monitors, "_POLL_S", 0.001)
-    told: list[str] = []
+    names: list[str] = []
     polled = threading.Event()
     uptimes_s = iter([5.0, 6.0, 0.5, 1.5])
 
@@ -189,11 +194,11 @@ def test_an_arbiter_that_was_started_again_is_told_of_once(monkeypatch: pytest.M
         return {"uptime_s": uptime_s}
 
     arbiters = cast(Any, {"web": SimpleNamespace(stats=stats)})
-    watching = Monitor(arbiters, {}, _ignored, _ignored, told.append)
+    watching = Monitor(arbiters, {}, _ignored, _ignored, names.append)
     watching.start()
     assert polled.wait(PATIENCE_S)
     watching.stop()
-    assert told == ["web"]
+    assert names == ["web"]
 
 
 @pytest.mark.parametrize("state", [False, None], ids=["not ready", "no answer"])
@@ -235,7 +240,7 @@ def failing(guard: Guard) -> Design:
 
 
 class _Quiet:
-    """Arbiters and the platform: they take what they are told."""
+    """Stands in for arbiters and the platform: it accepts every setting."""
 
     through_agent: Mapping[str, str] = {}
 
@@ -244,17 +249,17 @@ class _Quiet:
         return {}
 
     def set_policy(self, policy: str, tokens: int | None, look_ahead: int | None) -> None:
-        """As it is told."""
+        """Accept the setting."""
 
     def set_replicas(self, replicas: int) -> None:
-        """As it is told."""
+        """Accept the setting."""
 
     def set_compare(self, mode: str) -> None:
-        """As it is told."""
+        """Accept the setting."""
 
 
 class _Watching:
-    """A monitor that sees what it is told, once the fault is in: no guard trips before."""
+    """A monitor with given unready machines, shown once the fault is in: no guard trips before."""
 
     def __init__(self, unready: Mapping[str, Unready], injected: threading.Event) -> None:
         self._unready, self._injected = unready, injected
@@ -267,21 +272,21 @@ class _Watching:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.close()
+    http_server = Server()
+    yield http_server
+    http_server.close()
 
 
 @dataclass(frozen=True)
 class _Staged:
-    """A run of blocks on a fleet in memory whose InfluxDB is away: what it is told is spooled."""
+    """A run of blocks on a fleet in memory; InfluxDB is away, so that points are spooled."""
 
     run: BlockRun
     agents: Mapping[str, _Agent]
     writer: InfluxWriter
 
     def told(self, folder: Path) -> list[str]:
-        """The points, once the run is closed."""
+        """Close the run and return the points that it spooled."""
         self.run.recorder.close()
         self.writer.close(1.0)
         return (folder / "telemetry.lp").read_text().splitlines()
@@ -302,7 +307,7 @@ def _staged(
     inventory = Inventory(
         experiment="tst", platform="local", scheme="on-prem", machines=machines, endpoints=ends
     )
-    agents = {one.name: _Agent() for one in machines}
+    agents = {node.name: _Agent() for node in machines}
     arbiters = {tier: _Quiet() for tier in design.fleet.arbiters}
     fleet = Fleet(
         cast(Any, _Quiet()), inventory, ends.influxdb, cast(Any, agents), cast(Any, arbiters)
@@ -339,36 +344,30 @@ def test_a_block_that_its_guard_stops_undoes_its_faults_and_keeps_its_requests(
     assert not any(agent.active for agent in staged.agents.values())
     assert (tally.injected, tally.reverted, tally.errors) == (1, 1, [])
     assert run.handles[0].records().height > 0
-    told = stopped_json(
+    stop_json = stopped_json(
         caught.value.stop, run.recorder.clock, read_events(tmp_path / "events.jsonl")
     )
-    assert told["undone_after_s"] > 0
+    assert stop_json["undone_after_s"] > 0
 
 
 def test_a_block_that_ends_tells_the_limits_and_what_its_arm_came_to(
     tmp_path: Path, server: Server
 ) -> None:
     design = failing(Guard())
-    short = design.experiment.model_copy(update={"phases": Phases(warm_up=0.0, measure=2.0)})
-    staged = _staged(tmp_path, server, replace(design, experiment=short), {})
+    experiment = design.experiment.model_copy(update={"phases": Phases(warm_up=0.0, measure=2.0)})
+    staged = _staged(tmp_path, server, replace(design, experiment=experiment), {})
     staged.run.run(Block(0, 0, "baseline", 7), Narrator(Console(file=io.StringIO())))
-    told = staged.told(tmp_path)
-    assert "slo" in {line.split(",")[0] for line in told}
-    [verdict] = [line for line in told if "what=verdict" in line]
+    lines = staged.told(tmp_path)
+    assert "slo" in {line.split(",")[0] for line in lines}
+    [verdict] = [line for line in lines if "what=verdict" in line]
     assert "kind=baseline" in verdict
     assert "baseline: SLO missed" in verdict
-    requests = [line for line in told if line.startswith("request,")]
+    requests = [line for line in lines if line.startswith("request,")]
     assert requests
     assert all("burn_p95=20.0" in line for line in requests), "each of them failed"
 
 
 # Runs that go on, and `sparecraft halt`.
-
-
-def stopped(kind: Counting, results: Path) -> tuple[Stopped, dict[str, Any]]:
-    with pytest.raises(Stopped) as caught:
-        carried_out(kind, results)
-    return caught.value, read_result(results / "tst-small" / "counting" / "latest")
 
 
 def test_a_run_that_its_guard_ends_is_kept_not_valid_and_says_why(tmp_path: Path) -> None:
@@ -387,16 +386,16 @@ def test_a_run_that_its_guard_ends_is_kept_not_valid_and_says_why(tmp_path: Path
 
 def test_halt_ends_a_run_and_its_reason_is_kept(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "experiments.cli", "halt", "--reason", "too hot"]
-    others: list[subprocess.Popen[str]] = []
+    halts: list[subprocess.Popen[str]] = []
 
     def from_another_terminal() -> None:
-        others.append(subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True))
+        halts.append(subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True))
         time.sleep(PATIENCE_S)  # the signal ends it
 
     error, result = stopped(Counting(from_another_terminal), tmp_path)
-    said, _ = others[0].communicate(timeout=PATIENCE_S)
-    assert [one["experiment"] for one in json.loads(said)["halted"]] == ["tst-small"]
-    assert others[0].returncode == 0
+    output, _ = halts[0].communicate(timeout=PATIENCE_S)
+    assert [run["experiment"] for run in json.loads(output)["halted"]] == ["tst-small"]
+    assert halts[0].returncode == 0
     assert error.exit_code == 1
     assert (result["stopped"]["by"], result["stopped"]["reason"]) == ("halt", "too hot")
     assert 0 <= result["stopped"]["at_s"] < PATIENCE_S
@@ -407,19 +406,16 @@ def test_halt_ends_a_run_and_its_reason_is_kept(tmp_path: Path) -> None:
 def test_a_run_is_halted_by_its_experiment_or_its_design(
     monkeypatch: pytest.MonkeyPatch, named: tuple[str, ...]
 ) -> None:
-    told: list[int] = []
-    monkeypatch.setattr(runs, "halt", lambda run, _reason: told.append(run.pid))
+    pids: list[int] = []
+    monkeypatch.setattr(runs, "halt", lambda active, _reason: pids.extend(r.pid for r in active))
     with runs.registered(runs.Active(1, "tst-small", "small", "", "")):
-        assert CliRunner().invoke(app, ["halt", *named]).exit_code == 0
-    assert told == [1]
+        assert call("halt", *named).exit_code == 0
+    assert pids == [1]
 
 
 def test_halting_a_name_that_does_not_run_is_wrong_usage(own_runs: Path) -> None:
-    done = CliRunner().invoke(app, ["halt", "shop"])
-    assert done.exit_code != 0
-    assert getattr(done.exception, "exit_code", None) == 2
-    done = CliRunner().invoke(app, ["halt", "--reason", "x", "--json"])
-    assert (done.exit_code, json.loads(done.output)["halted"]) == (0, [])
+    assert refusal("halt", "shop").exit_code == 2
+    assert answer("halt", "--reason", "x")["halted"] == []
     assert not own_runs.exists()
 
 
@@ -428,7 +424,8 @@ def test_a_run_that_was_killed_is_not_found_and_its_file_goes(own_runs: Path) ->
 import os, signal, sys
 from pathlib import Path
 from experiments.testbed import runs
-with runs.registered(runs.Active(os.getpid(), "shop", "shop", "", ""), Path({str(own_runs)!r})):
+runs.FOLDER = Path({str(own_runs)!r})
+with runs.registered(runs.Active(os.getpid(), "shop", "shop", "", "")):
     print("ready", flush=True)
     signal.pause()
 """
@@ -444,10 +441,9 @@ with runs.registered(runs.Active(os.getpid(), "shop", "shop", "", ""), Path({str
 
 
 def test_only_the_run_that_is_meant_is_told(own_runs: Path) -> None:
-    mine = runs.Active(1, "shop", "shop", "", "")  # never signalled: another is named
-    with runs.registered(mine) as told:
-        assert runs.read_halt(told) is None
-        done = CliRunner().invoke(app, ["halt", "wiki", "--reason", "x"])
-        assert getattr(done.exception, "exit_code", None) == 2
-        assert runs.read_halt(told) is None
+    run = runs.Active(1, "shop", "shop", "", "")  # never signalled: another is named
+    with runs.registered(run) as registered_run:
+        assert runs.read_halt(registered_run) is None
+        assert refusal("halt", "wiki", "--reason", "x").exit_code == 2
+        assert runs.read_halt(registered_run) is None
     assert list(own_runs.glob("*.json")) == []

@@ -33,9 +33,9 @@ class _Agent:
         self.held = f"f{len(self.puts)}" if settings else None
         return True, self.held
 
-    def renew(self, held: str, lease_s: float) -> None:
-        self._answer(404 if held != self.held else None)
-        self.renewed.append(held)
+    def renew(self, setting: str, lease_s: float) -> None:
+        self._answer(404 if setting != self.held else None)
+        self.renewed.append(setting)
         self.leases_s.append(lease_s)
         self.was_renewed.set()
 
@@ -52,54 +52,58 @@ def agent() -> Any:
 
 
 def test_what_was_put_last_is_renewed_with_a_lease_that_agents_take(agent: Any) -> None:
-    held = HeldSettings()
-    assert held.put("store-1", agent, LRU)
-    held.put("store-1", agent, LFU)
-    held.renew()
-    held.close()
+    settings = HeldSettings()
+    assert settings.put("store-1", agent, LRU)
+    settings.put("store-1", agent, LFU)
+    settings.renew()
+    settings.close()
     assert agent.renewed == ["f2"]
     assert agent.leases_s == [LEASE_S] * 3
 
 
 def test_what_is_gone_is_put_again_and_told(agent: Any) -> None:
-    held = HeldSettings()
-    held.put("store-1", agent, LRU)
+    settings = HeldSettings()
+    settings.put("store-1", agent, LRU)
     agent.held = None
-    held.renew()
-    held.renew()
-    held.close()
-    assert (agent.puts, agent.renewed, held.lost) == ([LRU, LRU], ["f2"], {"store-1"})
+    settings.renew()
+    settings.renew()
+    settings.close()
+    assert (agent.puts, agent.renewed, settings.lost) == ([LRU, LRU], ["f2"], {"store-1"})
 
 
 def test_a_machine_that_does_not_answer_is_asked_again_and_not_lost(agent: Any) -> None:
-    held = HeldSettings()
-    held.put("store-1", agent, LRU)
+    settings = HeldSettings()
+    settings.put("store-1", agent, LRU)
     agent.is_off = True
-    held.renew()
+    settings.renew()
     agent.is_off = False
-    held.renew()
-    held.close()
-    assert (agent.puts, agent.renewed, held.lost) == ([LRU], ["f1"], set())
+    settings.renew()
+    settings.close()
+    assert (agent.puts, agent.renewed, settings.lost) == ([LRU], ["f1"], set())
 
 
 def test_nothing_is_renewed_of_defaults_or_of_what_was_forgotten(agent: Any) -> None:
-    held, other = HeldSettings(), _Agent()
-    held.put("store-1", agent, LRU)
-    held.put("store-1", agent, {})
-    held.put("store-2", other, LRU)  # type: ignore[arg-type]
-    held.forget("store-2")
-    held.renew()
-    held.close()
-    assert (agent.renewed, other.renewed) == ([], [])
+    settings, second_agent = HeldSettings(), _Agent()
+    settings.put("store-1", agent, LRU)
+    settings.put("store-1", agent, {})
+    settings.put("store-2", second_agent, LRU)  # type: ignore[arg-type]
+    settings.forget("store-2")
+    settings.renew()
+    settings.close()
+    assert (agent.renewed, second_agent.renewed) == ([], [])
 
 
 def test_a_thread_renews_until_it_is_closed(agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held_settings, "_RENEW_EVERY_S", 0.001)
-    held = HeldSettings()
-    held.put("store-1", agent, LRU)
+    settings = HeldSettings()
+    settings.put("store-1", agent, LRU)
     assert agent.was_renewed.wait(60.0)
-    held.close()
-    renewed = list(agent.renewed)
+    settings.close()
+    renewed_before = list(agent.renewed)
     agent.was_renewed.clear()
-    assert not [one for one in threading.enumerate() if one.name == "settings" and one.is_alive()]
-    assert agent.renewed == renewed
+    assert not [
+        thread
+        for thread in threading.enumerate()
+        if thread.name == "settings" and thread.is_alive()
+    ]
+    assert agent.renewed == renewed_before

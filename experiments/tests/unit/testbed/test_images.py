@@ -18,6 +18,7 @@ from core.errors import EnvironmentMissing, InputError
 from experiments.paths import ROOT
 from experiments.testbed.platforms.local import docker, engines, images, jars
 from experiments.testbed.platforms.local.platform import LocalPlatform
+from experiments.tests.started import executable
 from optimizer.tests.answers import Answer, answering
 
 
@@ -33,10 +34,10 @@ ROWS = [_row(1, "local"), _row(2, "<none>"), _row(3, "local", "1"), _row(4, "lat
 
 def test_only_our_images_without_a_container_are_unused() -> None:
     ours = {f"sha256:{number:064}" for number in (1, 2, 3)}
-    found = images.read(json.dumps(ROWS), ours)
-    named = [(one.name, one.superseded) for one in found]
-    assert named == [("sparecraft/shop:local", False), ("", True)]
-    assert {(one.size, one.own_size) for one in found} == {("545MB", "93.26MB")}
+    unused = images.read(json.dumps(ROWS), ours)
+    names = [(image.name, image.superseded) for image in unused]
+    assert names == [("sparecraft/shop:local", False), ("", True)]
+    assert {(image.size, image.own_size) for image in unused} == {("545MB", "93.26MB")}
 
 
 def test_what_a_newer_build_has_replaced_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +47,7 @@ def test_what_a_newer_build_has_replaced_comes_first(monkeypatch: pytest.MonkeyP
         return "\n".join(row["ID"] for row in ROWS)
 
     monkeypatch.setattr(docker, "run", run)
-    names = [one.name for one in images.unused()]
+    names = [image.name for image in images.find_unused()]
     assert names == ["", "sparecraft/shop:local", "sparecraft/shop:latest"]
 
 
@@ -70,10 +71,8 @@ def role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (folder / "old").mkdir(parents=True)
     (folder / "old" / "pom.xml").write_text("<project/>\n")
     (tmp_path / "one.jar").write_bytes(b"one")
-    program = tmp_path / "bin" / "mvn"
-    program.parent.mkdir()
-    program.write_text(MAVEN.format(calls=tmp_path / "calls", jar=tmp_path / "one.jar"))
-    program.chmod(0o755)
+    text = MAVEN.format(calls=tmp_path / "calls", jar=tmp_path / "one.jar")
+    program = executable(tmp_path / "bin" / "mvn", text)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     _lock(folder, b"one")
@@ -91,26 +90,26 @@ def _calls(role: Path) -> int:
 
 
 def test_jars_are_had_once_and_again_where_they_were_changed(role: Path) -> None:
-    said: list[str] = []
-    jars.fetch([role], said.append)
+    messages: list[str] = []
+    jars.fetch([role], messages.append)
     assert (MADE / "old" / "one.jar").read_bytes() == b"one"
-    assert len(said) == 1
-    jars.fetch([role], said.append)
-    assert (_calls(role), len(said)) == (1, 1)
+    assert len(messages) == 1
+    jars.fetch([role], messages.append)
+    assert (_calls(role), len(messages)) == (1, 1)
     (MADE / "old" / "one.jar").write_bytes(b"two")
-    jars.fetch([role], said.append)
+    jars.fetch([role], messages.append)
     assert (MADE / "old" / "one.jar").read_bytes() == b"one"
     (MADE / "old" / "more.jar").write_bytes(b"more")
-    jars.fetch([role], said.append)
+    jars.fetch([role], messages.append)
     assert [path.name for path in (MADE / "old").iterdir()] == ["one.jar"]
 
 
 def test_other_jars_than_the_locked_ones_are_refused(role: Path) -> None:
     _lock(role, b"another")
-    with pytest.raises(EnvironmentMissing) as refused:
+    with pytest.raises(EnvironmentMissing) as caught:
         jars.fetch([role], print)
-    assert refused.value.place == f"jars of {NAME}"
-    assert hashlib.sha256(b"one").hexdigest() in str(refused.value)
+    assert caught.value.place == f"jars of {NAME}"
+    assert hashlib.sha256(b"one").hexdigest() in str(caught.value)
 
 
 def test_every_pom_is_locked_and_its_jars_are_what_the_image_takes() -> None:
@@ -118,9 +117,9 @@ def test_every_pom_is_locked_and_its_jars_are_what_the_image_takes() -> None:
     poms = sorted((ROOT / "infra/roles").rglob("pom.xml"))
     assert poms
     for pom in poms:
-        place = pom.parent.relative_to(ROOT / "infra/roles")
-        role = (ROOT / "infra/roles" / place.parts[0] / "role.json").read_text()
-        assert (f'"build/{place}/*.jar"' in role) == (place.name != "client"), pom
+        folder = pom.parent.relative_to(ROOT / "infra/roles")
+        role = (ROOT / "infra/roles" / folder.parts[0] / "role.json").read_text()
+        assert (f'"build/{folder}/*.jar"' in role) == (folder.name != "client"), pom
         lines = (pom.parent / "jars.sha256").read_text().splitlines()
         assert lines, pom
         assert all(len(line.split("  ")[0]) == 64 and line.endswith(".jar") for line in lines), pom
@@ -148,9 +147,7 @@ def test_machines_are_on_this_host_where_its_engine_has_all_of_them(
 def test_an_engine_that_takes_too_long_is_an_error_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[str], str]
 ) -> None:
-    slow = tmp_path / "docker"
-    slow.write_text("#!/bin/sh\nexec sleep 600\n")
-    slow.chmod(0o755)
+    executable(tmp_path / "docker", "#!/bin/sh\nexec sleep 600\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr(docker, "_TIMEOUT_S", 0.2)
     with pytest.raises(EnvironmentMissing, match="sc-web-1"):
@@ -159,10 +156,10 @@ def test_an_engine_that_takes_too_long_is_an_error_of_ours(
 
 def test_an_end_of_a_network_is_a_container_and_no_machine() -> None:
     names = ("web-1", "vxlan-1949158", "vxlan")
-    found = [
+    containers = [
         docker.OwnedObject("container", f"sc-{EXPERIMENT}-{name}", EXPERIMENT) for name in names
     ]
-    assert [one.is_machine for one in found] == [True, False, True]
+    assert [container.is_machine for container in containers] == [True, False, True]
     assert not docker.OwnedObject("network", f"sc-{EXPERIMENT}-data", EXPERIMENT).is_machine
 
 
@@ -173,11 +170,11 @@ def test_a_file_of_hosts_gives_the_stack_its_variables(tmp_path: Path) -> None:
         '[[hosts]]\nname = "b"\naddress = "tcp://10.0.0.2:2376"\nunderlay = "10.0.0.2"\n'
         'certificates = "b"\n'
     )
-    said = engines.read(file)
-    assert said["underlay_mtu"] == 1500
-    first, second = engines.engines_of(said)
-    assert first.arguments == ["--host", "unix:///var/run/docker.sock"]
-    assert second.arguments[2:] == ["--tlsverify", f"--tlscacert={tmp_path}/b/ca.pem",
+    variables = engines.read(file)
+    assert variables["underlay_mtu"] == 1500
+    local_engine, remote_engine = engines.engines_of(variables)
+    assert local_engine.arguments == ["--host", "unix:///var/run/docker.sock"]
+    assert remote_engine.arguments[2:] == ["--tlsverify", f"--tlscacert={tmp_path}/b/ca.pem",
                                     f"--tlscert={tmp_path}/b/cert.pem",
                                     f"--tlskey={tmp_path}/b/key.pem"]  # fmt: skip
 
@@ -194,9 +191,9 @@ def test_a_file_of_hosts_gives_the_stack_its_variables(tmp_path: Path) -> None:
 def test_what_is_wrong_in_a_file_of_hosts_is_named(tmp_path: Path, text: str, place: str) -> None:
     file = tmp_path / "hosts.toml"
     file.write_text(text)
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as caught:
         engines.read(file)
-    assert place in refused.value.place
+    assert place in caught.value.place
 
 
 SCRIPT = ROOT / "infra" / "boot" / "session_manager.py"
@@ -229,18 +226,16 @@ def test_only_a_package_that_is_signed_with_the_given_key_is_installed(
         _, signature = _signer(tmp_path / "theirs", package)
     body = PACKAGE + b"!" if case == "another package" else PACKAGE
 
-    def answer(asked: BaseHTTPRequestHandler, _: bytes) -> Answer:
-        if asked.path.endswith(".sig"):
+    def answer(request: BaseHTTPRequestHandler, _: bytes) -> Answer:
+        if request.path.endswith(".sig"):
             return (404, {}, b"") if case == "no signature" else (200, {}, signature)
         return 200, {}, body
 
     (tmp_path / "key.asc").write_text(key)
-    dpkg = tmp_path / "dpkg"
-    dpkg.write_text(f'#!/bin/sh\ncp "$2" {tmp_path}/installed\n')
-    dpkg.chmod(0o700)
+    executable(tmp_path / "dpkg", f'#!/bin/sh\ncp "$2" {tmp_path}/installed\n')
     path = f"{tmp_path}:{os.environ['PATH']}"
     with answering(answer) as url:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, SCRIPT, "--key", tmp_path / "key.asc", "--url", f"{url}/agent.deb"],
             env={**os.environ, "PATH": path, "NO_PROXY": "127.0.0.1"},
             capture_output=True,
@@ -248,5 +243,5 @@ def test_only_a_package_that_is_signed_with_the_given_key_is_installed(
             check=False,
         )
     installed = tmp_path / "installed"
-    assert installed.exists() == (case == "signed"), done.stderr
-    assert (done.returncode == 0) == installed.exists()
+    assert installed.exists() == (case == "signed"), process.stderr
+    assert (process.returncode == 0) == installed.exists()

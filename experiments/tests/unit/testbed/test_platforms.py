@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from core.errors import EnvironmentMissing, InputError
 from experiments.paths import ROOT
 from experiments.testbed import platforms
-from experiments.tests.called import call, refusal
+from experiments.tests.called import answer, call, refusal
 
 SMALL = str(ROOT / "experiments" / "tests" / "designs" / "small")
 GUIDE = ROOT / "experiments" / "testbed" / "platforms" / "README.md"
@@ -87,65 +85,65 @@ def test_a_folder_is_all_that_the_command_line_needs_of_a_platform(tmp_path: Pat
     assert up.exit_code == 0, up.output
     assert "On shelf 7." in up.output
     assert "sparecraft down tst-small --platform lent" in up.output
-    listed = call("list", "--platform", "lent", "--results", str(tmp_path), "--json")
-    assert json.loads(listed.stdout)["fleets"] == [{"experiment": "tst-small", "shelf": None}]
+    listing = answer("list", "--platform", "lent", "--results", str(tmp_path))
+    assert listing["fleets"] == [{"experiment": "tst-small", "shelf": None}]
     again = refusal("run", SMALL, "--platform", "lent", "--results", str(tmp_path))
     assert isinstance(again, EnvironmentMissing)
     assert again.place == "lent", "this platform's check, and no other's"
     assert call("down", "--all", "--platform", "lent").exit_code == 0
-    listed = call("list", "--platform", "lent", "--results", str(tmp_path), "--json")
-    assert json.loads(listed.stdout)["fleets"] == []
+    listing = answer("list", "--platform", "lent", "--results", str(tmp_path))
+    assert listing["fleets"] == []
 
 
 @pytest.mark.usefixtures("lent")
 def test_an_option_is_refused_with_a_platform_that_did_not_declare_it() -> None:
-    refused = refusal("up", SMALL, "--shelf", "7")
-    assert (refused.exit_code, refused.place) == (2, "--shelf")
-    assert refused.expected == "--platform lent with it"
+    error = refusal("up", SMALL, "--shelf", "7")
+    assert (error.exit_code, error.place) == (2, "--shelf")
+    assert error.expected == "--platform lent with it"
 
 
 @pytest.mark.parametrize(
     "arguments", [("run", SMALL), ("up", SMALL), ("down", "tst-small"), ("list",)]
 )
 def test_an_unknown_platform_is_refused_and_is_no_other(arguments: tuple[str, ...]) -> None:
-    refused = refusal(*arguments, "--platform", "lent")
-    assert isinstance(refused, InputError)
-    assert (refused.place, refused.got) == ("--platform", "'lent'")
-    assert refused.expected == "one of ec2, hosts, local"
+    error = refusal(*arguments, "--platform", "lent")
+    assert isinstance(error, InputError)
+    assert (error.place, error.got) == ("--platform", "'lent'")
+    assert error.expected == "one of ec2, hosts, local"
 
 
 def test_each_platform_has_the_name_of_its_folder_and_a_column_of_faults() -> None:
     table = (
         (ROOT / "infra" / "stacks" / "README.md").read_text().split("| kind |")[1].split("\n")[0]
     )
-    for one in platforms.entries():
-        assert platforms.entry(one.name) is one
-        assert f"| {one.name} |" in f"|{table}".lower()
+    for entry in platforms.entries():
+        assert platforms.entry(entry.name) is entry
+        assert f"| {entry.name} |" in f"|{table}".lower()
 
 
 @pytest.mark.parametrize("name", ["hosts", "local"])
 def test_watch_finds_a_fleet_by_the_options_that_it_has(name: str) -> None:
-    one = platforms.entry(name)
-    given = {option.name: None for option in one.options if "watch" in option.commands}
-    assert one.for_down("tst", given).experiment == "tst"
+    entry = platforms.entry(name)
+    options = {option.name: None for option in entry.options if "watch" in option.commands}
+    assert entry.for_down("tst", options).experiment == "tst"
 
 
 @pytest.mark.usefixtures("lent")
 def test_down_removes_all_only_when_told_so() -> None:
     assert call("up", SMALL, "--platform", "lent").exit_code == 0
-    refused = refusal("down", "--platform", "lent")
-    assert (refused.exit_code, "--all" in refused.hint) == (2, True)
+    refusal_without_all = refusal("down", "--platform", "lent")
+    assert (refusal_without_all.exit_code, "--all" in refusal_without_all.hint) == (2, True)
     assert call("down", "--platform", "lent", "--yes").exit_code == 0
     assert call("down", "--platform", "lent").exit_code == 0, "nothing to ask for"
-    both = refusal("down", "tst-small", "--all", "--platform", "lent")
-    assert both.exit_code == 2
+    refusal_of_both = refusal("down", "tst-small", "--all", "--platform", "lent")
+    assert refusal_of_both.exit_code == 2
 
 
 @pytest.mark.usefixtures("lent")
 def test_down_of_a_name_that_nothing_has_is_a_slip() -> None:
     assert call("up", SMALL, "--platform", "lent").exit_code == 0
-    refused = refusal("down", "tst-smal", "--platform", "lent")
-    assert (refused.exit_code, refused.hint) == (2, "Did you mean tst-small?")
+    error = refusal("down", "tst-smal", "--platform", "lent")
+    assert (error.exit_code, error.hint) == (2, "Did you mean tst-small?")
     assert refusal("down", "zzz", "--platform", "lent").exit_code == 2
     assert call("down", "tst-small", "--platform", "lent").exit_code == 0
 
@@ -165,11 +163,10 @@ def test_down_of_a_design_s_folder_removes_the_fleet_of_its_experiment(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(SMALL, tmp_path / "planned")
-    for given in ("planned", "./planned"):
+    for folder in ("planned", "./planned"):
         assert call("up", SMALL, "--platform", "lent").exit_code == 0
-        done = json.loads(call("down", given, "--platform", "lent", "--json").stdout)
-        [gone] = done["fleets"]
-        assert (gone["experiment"], gone["removed"]) == ("tst-small", True)
+        [fleet] = answer("down", folder, "--platform", "lent")["fleets"]
+        assert (fleet["experiment"], fleet["removed"]) == ("tst-small", True)
 
 
 @pytest.mark.usefixtures("lent")
@@ -181,22 +178,19 @@ def test_down_of_a_fleet_that_is_gone_succeeds(
     (tmp_path / "my-shop").mkdir()
     (tmp_path / "my-shop" / "fleet.tfvars").touch()
     for name in ("mediawiki-noisy", "ran-here", "my-shop"):
-        done = call("down", name, "--platform", "lent", "--json")
-        gone: dict[str, Any] = {"experiment": name, "removed": False, "swept": []}
-        assert (done.exit_code, json.loads(done.stdout)) == (
-            0, {"platform": "lent", "fleets": [gone]},
-        )  # fmt: skip
+        fleet: dict[str, object] = {"experiment": name, "removed": False, "swept": []}
+        assert answer("down", name, "--platform", "lent") == {"platform": "lent", "fleets": [fleet]}
 
 
 def test_fleets_are_unknown_while_docker_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
-    said = call("list", "--results", str(tmp_path))
-    assert said.exit_code == 0, said.output
-    assert "fleets: unknown (Docker does not answer:" in said.output
-    listed = json.loads(call("list", "--results", str(tmp_path), "--json").stdout)
-    assert listed["fleets"] is None
-    assert listed["unknown"].startswith("Docker does not answer: ")
-    assert listed["designs"]
+    outcome = call("list", "--results", str(tmp_path))
+    assert outcome.exit_code == 0, outcome.output
+    assert "fleets: unknown (Docker does not answer:" in outcome.output
+    listing = answer("list", "--results", str(tmp_path))
+    assert listing["fleets"] is None
+    assert listing["unknown"].startswith("Docker does not answer: ")
+    assert listing["designs"]
     assert refusal("down", "--all").exit_code == 3

@@ -46,9 +46,9 @@ def test_a_block_has_the_work_of_its_time_and_a_speed_each_second(
     watch = HostWatch()
     for _ in range(4):
         watch.tick()
-    seen = watch.block(Block(3, 1, "replicated", 7))
-    assert (seen.repeat, seen.arm, seen.speed_samples) == (3, "replicated", 3)
-    shares = (seen.busy_share, seen.stolen_share, seen.others_share)
+    block = watch.block(Block(3, 1, "replicated", 7))
+    assert (block.repeat, block.arm, block.speed_samples) == (3, "replicated", 3)
+    shares = (block.busy_share, block.stolen_share, block.others_share)
     assert shares == pytest.approx((0.3, 0.1, 0.2))
 
 
@@ -58,9 +58,9 @@ def test_a_block_waits_until_other_guests_leave_the_cores_alone_but_not_for_ever
     slept: list[float] = []
 
     def waited_s(limit_s: float) -> float:
-        left = iter(times)
+        readings = iter(times)
         slept.clear()
-        return wait_until_quiet(limit_s, read=lambda: next(left), sleep=slept.append)
+        return wait_until_quiet(limit_s, read=lambda: next(readings), sleep=slept.append)
 
     assert waited_s(0.0) == 0.0
     assert not slept
@@ -141,7 +141,7 @@ def _fleet(available: bool) -> Fleet:
 
 def test_only_what_the_kernel_cannot_inject_is_refused_with_machine_and_reason() -> None:
     check_capabilities(_design(), _fleet(available=True))
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as caught:
         check_capabilities(_design(), _fleet(available=False))
-    assert f"net.limp: {REASON} (on db-1)" in str(refused.value)
-    assert refused.value.exit_code == 2
+    assert f"net.limp: {REASON} (on db-1)" in str(caught.value)
+    assert caught.value.exit_code == 2

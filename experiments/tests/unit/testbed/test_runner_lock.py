@@ -17,7 +17,7 @@ from experiments.testbed.runs import Active, active, registered
 _HOLD = """
 import os, sys
 from experiments.testbed.runs import Active, registered
-with registered(Active(os.getpid(), "first", "first", "/srv/one/results", "", **eval(sys.argv[1]))):
+with registered(Active(os.getpid(), "first", "design", "/srv/one", "", **eval(sys.argv[1]))):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -42,7 +42,7 @@ def _first(**keys: bool) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_second_run_is_refused_and_told_who_holds_the_first() -> None:
     with _first() as holder:
-        with pytest.raises(EnvironmentMissing, match=rf"first \(process {holder.pid}\)"):
+        with pytest.raises(EnvironmentMissing, match=rf"run of first \(process {holder.pid}\)"):
             registered(SECOND).__enter__()
         assert [run.pid for run in active()] == [holder.pid]
         holder.kill()
@@ -53,7 +53,7 @@ def test_a_second_run_is_refused_and_told_who_holds_the_first() -> None:
 
 
 def test_a_run_beside_a_night_that_did_not_begin_it_is_refused() -> None:
-    with _first(is_night=True), pytest.raises(EnvironmentMissing, match="night of first"):
+    with _first(is_night=True), pytest.raises(EnvironmentMissing, match="night of design"):
         registered(SECOND).__enter__()
 
 

@@ -33,14 +33,14 @@ def test_the_commit_of_a_run_is_the_one_that_it_began_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def commit() -> str:
-        who = ("-c", "user.name=one", "-c", "user.email=one@example.org")
-        made = ("commit", "--quiet", "--allow-empty", "--message", "another")
-        subprocess.run(["git", "-C", str(tmp_path), *who, *made], check=True)
-        told = ("git", "-C", str(tmp_path), "rev-parse", "HEAD")
-        return subprocess.run(told, check=True, capture_output=True, text=True).stdout.strip()
+        author = ("-c", "user.name=one", "-c", "user.email=one@example.org")
+        arguments = ("commit", "--quiet", "--allow-empty", "--message", "another")
+        subprocess.run(["git", "-C", str(tmp_path), *author, *arguments], check=True)
+        command = ("git", "-C", str(tmp_path), "rev-parse", "HEAD")
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
-    first = commit()
+    first_commit = commit()
     monkeypatch.setattr(manifest, "ROOT", tmp_path)
     platform: Any = SimpleNamespace(name="local")
     narrator: Any = SimpleNamespace()
@@ -48,8 +48,8 @@ def test_the_commit_of_a_run_is_the_one_that_it_began_with(
     commit()
     testbed.folder.mkdir()
     testbed.write(cut_short=False)
-    told = json.loads((testbed.folder / "manifest.json").read_text())["versions"]["commit"]
-    assert first.startswith(told)
+    commit_id = json.loads((testbed.folder / "manifest.json").read_text())["versions"]["commit"]
+    assert first_commit.startswith(commit_id)
 
 
 def test_what_was_not_undone_is_judged_so_whatever_was_raised(tmp_path: Path) -> None:
@@ -102,9 +102,9 @@ def test_a_refusal_has_the_status_by_which_a_lease_that_is_over_is_known() -> No
         base_url="http://agent",
         transport=httpx.MockTransport(lambda _: httpx.Response(GONE[0], json={"error": "none"})),
     )
-    with pytest.raises(AgentError) as refused:
+    with pytest.raises(AgentError) as caught:
         Agent("web-1", client).renew("f1", 5.0)
-    assert refused.value.status in GONE
+    assert caught.value.status in GONE
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -118,10 +118,10 @@ def test_a_command_ends_though_its_caller_ignored_the_signal(number: signal.Sign
 
 
 def test_each_signal_is_said_at_once_also_where_the_terminal_is_gone() -> None:
-    said: list[str] = []
-    with ending_signals(said.append), pytest.raises(KeyboardInterrupt):
+    messages: list[str] = []
+    with ending_signals(messages.append), pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
-    assert len(said) == 1
+    assert len(messages) == 1
 
     def gone(_: str) -> None:
         raise BrokenPipeError
@@ -179,9 +179,9 @@ def _file(folder: Path, text: str) -> Path:
 
 
 def test_paths_are_from_the_files_own_folder_and_defaults_are_ssh_s(tmp_path: Path) -> None:
-    listed = read(_file(tmp_path, f'known_hosts = "known"\nkey = "/keys/fleet"\n{ONE}'))
-    assert (listed.known_hosts, listed.key) == (str(tmp_path / "known"), "/keys/fleet")
-    (host,) = listed.hosts
+    hosts = read(_file(tmp_path, f'known_hosts = "known"\nkey = "/keys/fleet"\n{ONE}'))
+    assert (hosts.known_hosts, hosts.key) == (str(tmp_path / "known"), "/keys/fleet")
+    (host,) = hosts.hosts
     assert (host.port, host.user, host.sysrq, host.power_off) == (22, "root", False, None)
     assert read(_file(tmp_path, ONE)).key is None
 
@@ -196,9 +196,9 @@ def test_paths_are_from_the_files_own_folder_and_defaults_are_ssh_s(tmp_path: Pa
      ("hosts = [", "hosts.toml")],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_by_name(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as caught:
         read(_file(tmp_path, text))
-    assert says in f"{refused.value.place} {refused.value.got}"
+    assert says in f"{caught.value.place} {caught.value.got}"
 
 
 def test_down_where_no_hosts_were_ever_named_finds_nothing(
@@ -208,6 +208,6 @@ def test_down_where_no_hosts_were_ever_named_finds_nothing(
     (tmp_path / "stack").mkdir()
     platform = HostsPlatform("wiki", stack=tmp_path / "stack")
     assert (platform.remaining(), platform.down(print)) == ([], [])
-    named = HostsPlatform("wiki", tmp_path / "mine.toml", stack=tmp_path / "stack")
+    platform_with_hosts = HostsPlatform("wiki", tmp_path / "mine.toml", stack=tmp_path / "stack")
     with pytest.raises(InputError, match=r"mine\.toml"):
-        named.down(print)
+        platform_with_hosts.down(print)

@@ -1,4 +1,4 @@
-"""Makes the database: one row for each entry of the dictionary, and a full-text index of them.
+"""Make the database: one row for each entry of the dictionary, and a full-text index of them.
 
 load_entries.py /usr/share/dictd/gcide words.txt dictionary.db
 """
@@ -13,7 +13,7 @@ from gcide import read_entries
 
 
 def main(dictionary: str, words: Path, database: Path) -> None:
-    """Load the entries. Fails where a word that the workload asks for is in no entry."""
+    """Load the entries. Exit with an error if a word of the workload is in no entry."""
     entries = list(read_entries(Path(f"{dictionary}.index"), Path(f"{dictionary}.dict.dz")))
     with sqlite3.connect(database) as connection:
         connection.execute("CREATE VIRTUAL TABLE entry USING fts5(headword, text)")
@@ -21,8 +21,8 @@ def main(dictionary: str, words: Path, database: Path) -> None:
         connection.executemany("INSERT INTO entry VALUES (?, ?)", rows)
         connection.execute("INSERT INTO entry (entry) VALUES ('optimize')")
     for word in words.read_text(encoding="utf-8").split():
-        found = connection.execute("SELECT count(*) FROM entry WHERE entry MATCH ?", (word,))
-        if found.fetchone() == (0,):
+        matches = connection.execute("SELECT count(*) FROM entry WHERE entry MATCH ?", (word,))
+        if matches.fetchone() == (0,):
             sys.exit(f"expected an entry with the word {word!r}, got none; take it out of {words}")
     print(f"{len(entries)} entries")
 

@@ -24,16 +24,16 @@ _of_thread = threading.local()
 
 
 def search(word: str) -> list[tuple[str, str]]:
-    """The best entries for a word: headword and an excerpt, the best first."""
+    """Return headword and excerpt of the best entries for a word, the best first."""
     if not hasattr(_of_thread, "database"):
         _of_thread.database = sqlite3.connect(DATABASE, uri=True)
-    quoted = '"' + word.replace('"', '""') + '"'
-    found = _of_thread.database.execute(QUERY, (quoted,)).fetchall()
-    return [(str(headword), str(excerpt)) for headword, excerpt in found]
+    phrase = '"' + word.replace('"', '""') + '"'
+    rows = _of_thread.database.execute(QUERY, (phrase,)).fetchall()
+    return [(str(headword), str(excerpt)) for headword, excerpt in rows]
 
 
 def page(word: str) -> str:
-    """The answer's text; the marks around the word become bold."""
+    """Return the text of the answer; the marks around the word become bold."""
     rows = "".join(
         f"<dt>{html.escape(headword)}</dt><dd>{html.escape(excerpt)}</dd>\n"
         for headword, excerpt in search(word)
@@ -64,7 +64,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Requests are counted by who sends them."""
+        """Log nothing: the load worker records the requests."""
 
 
 class Server(ThreadingHTTPServer):

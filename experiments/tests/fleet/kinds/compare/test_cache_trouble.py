@@ -1,4 +1,4 @@
-"""Every cache of a fleet dies at once, and comes back: errors are errors, at their time.
+"""All caches of a fleet crash at once and restart: requests fail meanwhile, and are recorded so.
 
 What a cache missed while it was down makes it stale, so the arbiter empties it when it is back:
 from then on its keys are misses until they are set again, and a miss is `bad_content`.
@@ -60,7 +60,7 @@ def _nothing_stays() -> Iterator[None]:
 
 
 def _design(folder: Path) -> Path:
-    """The design memcached-noisy, short, with ranges of its own, and all its caches crashed."""
+    """A short form of design memcached-noisy, with its own networks, that crashes all caches."""
     shutil.copytree(SOURCE, folder)
     fleet = (folder / "fleet.tfvars").read_text()
     assert '"memcached-noisy"' in fleet
@@ -79,13 +79,13 @@ def test_errors_while_all_caches_are_down_are_counted_at_their_time_and_the_run_
     tmp_path: Path,
 ) -> None:
     design = _design(tmp_path / EXPERIMENT)
-    done = sparecraft("run", str(design), "--results", str(tmp_path))
-    assert done.returncode == 1, done.stdout + done.stderr
+    process = sparecraft("run", str(design), "--results", str(tmp_path))
+    assert process.returncode == 1, process.stdout + process.stderr
     folder = tmp_path / EXPERIMENT / "latest"
     summary = flat(read_result(folder))
     requests = pl.read_parquet(folder / "requests.parquet")
-    told = read_events(folder / "events.jsonl")
-    events = [event for event in told if event["what"] == "fault" or event["kind"] == "fault"]
+    recorded = read_events(folder / "events.jsonl")
+    events = [event for event in recorded if event["what"] == "fault" or event["kind"] == "fault"]
     for arm in ("baseline", "replicated"):
         _check_arm(
             requests.filter(arm=arm).sort("index"),
@@ -106,23 +106,23 @@ def test_errors_while_all_caches_are_down_are_counted_at_their_time_and_the_run_
 
 
 def _check_arm(requests: pl.DataFrame, events: list[Event], arm: dict[str, Any]) -> None:
-    """Answers before, errors at once or at their limit while all are down, answers again after."""
+    """Check that requests fail, by their time-out at the latest, only while all caches are down."""
     asked_s = next(event["time_s"] for event in events if event["action"] == "start")
-    down = [event["time_s"] for event in events if event["action"] == "inject"]
-    up = [event["time_s"] for event in events if event["action"] == "revert"]
-    assert len(down) == len(up) == CACHES
+    down_s = [event["time_s"] for event in events if event["action"] == "inject"]
+    up_s = [event["time_s"] for event in events if event["action"] == "revert"]
+    assert len(down_s) == len(up_s) == CACHES
     assert requests["index"].to_list() == list(range(requests.height)), "every arrival is there"
     assert requests["outcome"].is_in(["dropped", "lost"]).sum() == 0
-    while_down = requests.filter(pl.col("intended_s").is_between(max(down), min(up) - CRASH_S))
+    while_down = requests.filter(pl.col("intended_s").is_between(max(down_s), min(up_s) - CRASH_S))
     assert while_down.height > 30
     assert while_down["outcome"].is_in(["ok", "bad_content"]).sum() == 0
     waited_ms = (while_down["latency_ms"] - while_down["lag_ms"]).to_list()
     assert max(waited_ms) <= LIMIT_MS, "an error counts when it is one, or at its limit"
     before = requests.filter(pl.col("done_s") < asked_s)
     after = requests.filter(pl.col("intended_s") > requests["intended_s"].to_list()[-1] - 3.0)
-    for answered in (before, after):
-        assert answered.height > 30
-        assert answered["outcome"].is_in(["ok", "bad_content"]).all(), answered["outcome"]
+    for undisturbed in (before, after):
+        assert undisturbed.height > 30
+        assert undisturbed["outcome"].is_in(["ok", "bad_content"]).all(), undisturbed["outcome"]
     assert arm["errors"] >= while_down.height
-    counted = requests.filter(pl.col("phase") != "warm-up")
-    assert arm["errors"] == counted.filter(pl.col("outcome") != "ok").height
+    measured = requests.filter(pl.col("phase") != "warm-up")
+    assert arm["errors"] == measured.filter(pl.col("outcome") != "ok").height

@@ -1,4 +1,4 @@
-"""The whole loop on real machines, as a user calls it, in calm and in trouble.
+"""The whole loop on real machines, as a user calls it, without and with trouble.
 
 Each test runs `sparecraft` as a process on a fleet of two web and two database machines.
 """
@@ -76,11 +76,11 @@ def test_a_run_measures_both_arms_reverts_plans_and_leaves_nothing(tmp_path: Pat
     assert {"web-1", "web-2", "db-1", "db-2"} <= set(hosts["machine"])
     manifest = json.loads((folder / "manifest.json").read_text())
     assert [block["arm"] for block in manifest["host"]["blocks"]] == ["baseline", "replicated"]
-    hosts = manifest["host"]["blocks"]
-    assert all(0 <= one["others_share"] < one["busy_share"] < 1 for one in hosts)
+    for host_block in manifest["host"]["blocks"]:  # all of a busy host's cores may be in use
+        assert 0 <= host_block["others_share"] < host_block["busy_share"] <= 1, host_block
     arbiters = pl.read_parquet(folder / "arbiters.parquet")
-    sent = arbiters.filter(pl.col("tier") == "web").group_by("replicas").len()
-    assert set(sent["replicas"]) >= {1, 2}, "the arms really had other replication factors"
+    requests_sent = arbiters.filter(pl.col("tier") == "web").group_by("replicas").len()
+    assert set(requests_sent["replicas"]) >= {1, 2}, "the arms really had other replication factors"
     assert str(folder.resolve() / "report.html") in output.replace("\n", "")
     assert docker.find(EXPERIMENT) == []
 
@@ -94,22 +94,22 @@ def test_a_share_of_the_fleets_cpu_becomes_a_rate_and_is_what_the_run_uses(tmp_p
     _start(tmp_path, design=design).ended(0, 1)
     folder = tmp_path / EXPERIMENT / "latest"
     manifest = json.loads((folder / "manifest.json").read_text())
-    found = manifest["calibration"]
-    assert found["ci_low"] < found["rate_per_s"] < found["ci_high"]
-    assert found["arms"]["baseline"][found["tier"]] == pytest.approx(0.15, rel=0.01)
+    calibration = manifest["calibration"]
+    assert calibration["ci_low"] < calibration["rate_per_s"] < calibration["ci_high"]
+    assert calibration["arms"]["baseline"][calibration["tier"]] == pytest.approx(0.15, rel=0.01)
     assert manifest["spec"]["load"]["utilisation"] == 0.15
     requests = pl.read_parquet(folder / "requests.parquet")
     assert set(requests["repeat"]) == {0, 1}, "nothing of the calibration is kept"
     summary = _summary(tmp_path)
     for arm in ("baseline", "replicated"):
         offered_per_s = summary["arms"][arm]["offered_per_s"]
-        assert 0.4 < offered_per_s / found["rate_per_s"] < 2.5  # a Poisson count of 15 s
+        assert 0.4 < offered_per_s / calibration["rate_per_s"] < 2.5  # a Poisson count of 15 s
         assert summary["utilisation"][arm]["web"]["measured"] > 0
-    foreseen = json.loads(sparecraft("check", str(design), "--json").stdout)["utilisation"]
-    assert foreseen["asked"] == 0.15
+    utilisation = json.loads(sparecraft("check", str(design), "--json").stdout)["utilisation"]
+    assert utilisation["asked"] == 0.15
 
 
-# What the runner tells of a design with an SLO and a fleet with a price.
+# Panels that show data where the design has an SLO and the fleet a price.
 TOLD = ("Burn rate of the p95", "Burn rate of the errors", "USD per hour",
         "USD per million good requests", "annotation: Verdicts")  # fmt: skip
 
@@ -125,9 +125,9 @@ def test_a_plans_fleet_is_made_as_described_shown_and_held_to_its_prediction(
     spec = spec_json(load_design(DESIGN))
     (run / "manifest.json").write_text(json.dumps({"run": "20261119T090000Z", "spec": spec}))
     (run / "plan.json").write_text(json.dumps(small_prediction()))
-    planned = adopt(run)
-    assert planned.fleet.experiment == PLANNED
-    output = _start(tmp_path, "--keep", design=planned.directory).ended(0, 1)
+    planned_design = adopt(run)
+    assert planned_design.fleet.experiment == PLANNED
+    output = _start(tmp_path, "--keep", design=planned_design.directory).ended(0, 1)
     platform = LocalPlatform(PLANNED)
     assert platform.stack.changes() == []
     folder = (tmp_path / PLANNED / "latest").resolve()
@@ -155,22 +155,26 @@ def _check_prediction(predicted: dict[str, Any]) -> None:
 
 @pytest.mark.long
 def test_a_block_that_the_host_spoils_is_set_aside_and_measured_again(tmp_path: Path) -> None:
-    started = _start(tmp_path, "--quiet-wait", "3")
-    started.until_event(kind="measure", action="start")
-    generator = _generator_of(started.process.pid)
+    session = _start(tmp_path, "--quiet-wait", "3")
+    session.until_event(kind="measure", action="start")
+    generator = _generator_of(session.process.pid)
     os.kill(generator, signal.SIGSTOP)
     time.sleep(1.5)
     os.kill(generator, signal.SIGCONT)
-    output = started.ended(0, 1)
+    output = session.ended(0, 1)
     folder = tmp_path / EXPERIMENT / "latest"
     manifest = json.loads((folder / "manifest.json").read_text())
     blocks = {block["repeat"]: block for block in manifest["host"]["blocks"]}
     assert "late" in blocks[0]["spoiled"]
     assert "measured again" in output
-    kept, aside = (pl.read_parquet(folder / f"{n}.parquet") for n in ("requests", "discarded"))
-    assert 0 in set(aside["repeat"])
-    assert set(kept["repeat"]) == {n for n, block in blocks.items() if not block["spoiled"]}
-    counts = {arm: frame.height for (arm,), frame in kept.group_by("arm")}
+    requests, discarded = (
+        pl.read_parquet(folder / f"{table}.parquet") for table in ("requests", "discarded")
+    )
+    assert 0 in set(discarded["repeat"])
+    assert set(requests["repeat"]) == {
+        repeat for repeat, block in blocks.items() if not block["spoiled"]
+    }
+    counts = {arm: frame.height for (arm,), frame in requests.group_by("arm")}
     assert counts["baseline"] == counts["replicated"], "each arm counts once, arrivals are the same"
     summary = _summary(tmp_path)
     assert summary["arms"]["baseline"]["lag_ms_p99"] < 1000
@@ -180,20 +184,20 @@ def test_a_block_that_the_host_spoils_is_set_aside_and_measured_again(tmp_path: 
 
 def _generator_of(pid: int) -> int:
     """The load generator among the children of a run."""
-    found = list[int]()
+    generators = list[int]()
     for child in children(pid):
         with suppress(FileNotFoundError, ProcessLookupError):  # one that has ended
             if b"loadworker" in Path(f"/proc/{child}/cmdline").read_bytes():
-                found.append(child)
-    [one] = found
-    return one
+                generators.append(child)
+    [generator] = generators
+    return generator
 
 
 def test_ctrl_c_reverts_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path) -> None:
-    started = _start(tmp_path)
-    started.until_event(action="inject")
-    started.process.send_signal(signal.SIGINT)
-    started.ended(130)
+    session = _start(tmp_path)
+    session.until_event(action="inject")
+    session.process.send_signal(signal.SIGINT)
+    session.ended(130)
     summary = _summary(tmp_path)
     assert summary["valid"] is False
     assert any("interrupted" in reason for reason in summary["verdicts"]["measurement"]["reasons"])
@@ -212,13 +216,15 @@ def test_a_guard_undoes_all_faults_keeps_what_was_measured_and_leaves_nothing(
     with (design / "experiment.toml").open("a") as toml:
         toml.write("\n[guard]\np99_ms_max = 1.0\nwindow_s = 10.0\nrequests_min = 20\n")
     results = tmp_path / "results"
-    started = _start(results, design=design)
-    assert "stopped by guard" in started.ended(1)
+    session = _start(results, design=design)
+    assert "stopped by guard" in session.ended(1)
     summary = _summary(results)
     assert summary["valid"] is False
-    stopped = summary["stopped"]
-    assert (stopped["by"], stopped["condition"]) == ("guard", "p99_ms_max")
-    assert [e["text"] for e in started.events() if e["what"] == "guard"] == [stopped["reason"]]
+    stop = summary["stopped"]
+    assert (stop["by"], stop["condition"]) == ("guard", "p99_ms_max")
+    assert [event["text"] for event in session.events() if event["what"] == "guard"] == [
+        stop["reason"]
+    ]
     assert summary["faults"]["reverted"] == summary["faults"]["injected"]
     assert summary["undone"]["unconfirmed"] == 0
     assert summary["verdicts"]["revert"]["ok"], summary["verdicts"]
@@ -228,10 +234,10 @@ def test_a_guard_undoes_all_faults_keeps_what_was_measured_and_leaves_nothing(
 
 @pytest.mark.long
 def test_a_second_run_is_refused_while_one_is_active(tmp_path: Path) -> None:
-    started = _start(tmp_path)
-    started.until("the run", lambda: any(one.pid == started.process.pid for one in active()))
-    second = sparecraft("run", str(DESIGN), "--results", str(tmp_path / "others"))
-    assert second.returncode == 3
-    assert f"process {started.process.pid}" in second.stderr
-    started.process.send_signal(signal.SIGTERM)
-    started.ended(130)
+    session = _start(tmp_path)
+    session.until("the run", lambda: any(run.pid == session.process.pid for run in active()))
+    process = sparecraft("run", str(DESIGN), "--results", str(tmp_path / "others"))
+    assert process.returncode == 3
+    assert f"process {session.process.pid}" in process.stderr
+    session.process.send_signal(signal.SIGTERM)
+    session.ended(130)

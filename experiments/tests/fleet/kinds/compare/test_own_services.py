@@ -47,15 +47,15 @@ def _shorter(folder: Path, order: str) -> Path:
     return folder
 
 
-def _copy(name: str, to: Path, order: str) -> Path:
-    shutil.copytree(DESIGNS / name, to)
-    return _shorter(to, order)
+def _copy(name: str, target: Path, order: str) -> Path:
+    shutil.copytree(DESIGNS / name, target)
+    return _shorter(target, order)
 
 
 def _run(folder: Path, results: Path) -> tuple[dict[str, Any], Path]:
     """result.json of a run whose fleet stays up, and the run's folder."""
-    done = sparecraft("run", str(folder), "--keep", "--results", str(results))
-    assert done.returncode in (0, 1), done.stdout + done.stderr
+    process = sparecraft("run", str(folder), "--keep", "--results", str(results))
+    assert process.returncode in (0, 1), process.stdout + process.stderr
     run = results / EXPERIMENT / "latest"
     result = json.loads((run / "result.json").read_text())
     assert result["verdicts"]["injection"]["ok"], result["verdicts"]
@@ -76,25 +76,25 @@ def _sql(machine: str, statement: str) -> str:
 
 
 def test_nginx_and_a_python_service_answer_each_search_and_are_asked_twice(tmp_path: Path) -> None:
-    found, run = _run(_copy("nginx-python", tmp_path / "design", "AB"), tmp_path / "results")
+    summary, run = _run(_copy("nginx-python", tmp_path / "design", "AB"), tmp_path / "results")
     for arm in ("baseline", "replicated"):
-        assert found["arms"][arm]["requests"] > 100
-        assert found["arms"][arm]["errors"] <= found["arms"][arm]["requests"] / 20
-    served = _served(run)
-    assert {server for server, _ in served} == {
+        assert summary["arms"][arm]["requests"] > 100
+        assert summary["arms"][arm]["errors"] <= summary["arms"][arm]["requests"] / 20
+    answers = _served(run)
+    assert {server for server, _ in answers} == {
         *("web-1", "web-2"),
         *("service-1", "service-2", "service-3"),
     }
-    assert {r for server, r in served if server == "service-1"} == {1, 2}
+    assert {replicas for server, replicas in answers if server == "service-1"} == {1, 2}
 
 
 def test_postgresql_serves_from_primary_and_replicas_and_takes_an_arms_settings(
     tmp_path: Path,
 ) -> None:
-    found, run = _run(_copy("postgresql", tmp_path / "design", "ABC"), tmp_path / "results")
+    summary, run = _run(_copy("postgresql", tmp_path / "design", "ABC"), tmp_path / "results")
     for arm in ("baseline", "chosen", "spilling"):
-        assert found["arms"][arm]["requests"] > 20
-        assert found["arms"][arm]["errors"] <= found["arms"][arm]["requests"] / 20
+        assert summary["arms"][arm]["requests"] > 20
+        assert summary["arms"][arm]["errors"] <= summary["arms"][arm]["requests"] / 20
     assert {server for server, _ in _served(run)} == {"db-1", "db-2", "db-3"}
     places = {name: _sql(name, "SELECT pg_is_in_recovery()") for name in ("db-1", "db-2", "db-3")}
     assert places == {"db-1": "f", "db-2": "t", "db-3": "t"}
@@ -106,7 +106,7 @@ def test_postgresql_serves_from_primary_and_replicas_and_takes_an_arms_settings(
 
 def test_what_init_makes_runs_as_it_is(tmp_path: Path) -> None:
     make_design(tmp_path / "my-shop")
-    found, _ = _run(_shorter(tmp_path / "my-shop", "AB"), tmp_path / "results")
+    summary, _ = _run(_shorter(tmp_path / "my-shop", "AB"), tmp_path / "results")
     for arm in ("baseline", "replicated"):
-        assert found["arms"][arm]["requests"] > 100
-        assert found["arms"][arm]["errors"] <= found["arms"][arm]["requests"] / 20
+        assert summary["arms"][arm]["requests"] > 100
+        assert summary["arms"][arm]["errors"] <= summary["arms"][arm]["requests"] / 20

@@ -26,11 +26,11 @@ def _nothing_stays() -> Iterator[None]:
 
 
 def run(design: str, results: Path) -> tuple[int, str]:
-    """`sparecraft run`, to its end."""
-    done = sparecraft("run", str(DESIGNS / design), "--results", str(results))
-    output = done.stdout + done.stderr
-    assert done.returncode in (0, 1), output
-    return done.returncode, output
+    """Exit code and output of `sparecraft run`."""
+    process = sparecraft("run", str(DESIGNS / design), "--results", str(results))
+    output = process.stdout + process.stderr
+    assert process.returncode in (0, 1), output
+    return process.returncode, output
 
 
 def read(folder: Path, name: str) -> dict[str, Any]:
@@ -51,9 +51,9 @@ def test_searches_are_answered_by_both_arms_while_solr_has_neighbours(tmp_path: 
     assert [block["repeat"] for block in read(folder, "manifest.json")["host"]["blocks"]] == [0, 1]
     assert summary["faults"]["injected"] == summary["faults"]["reverted"] > 0
     arbiters = pl.read_parquet(folder / "arbiters.parquet")
-    sent = arbiters.filter(pl.col("tier") == "search")
-    assert set(sent["replicas"]) >= {1, 2}
-    assert sent["replicas_sent"].max() > 0  # type: ignore[operator]
+    search_rows = arbiters.filter(pl.col("tier") == "search")
+    assert set(search_rows["replicas"]) >= {1, 2}
+    assert search_rows["replicas_sent"].max() > 0  # type: ignore[operator]
     assert "feasible" in summary["plan"]
 
 
@@ -62,15 +62,15 @@ def test_the_load_of_one_node_is_raised_until_it_is_full(tmp_path: Path) -> None
     folder = tmp_path / "tst-node" / "latest"
     result = read(folder, "result.json")
     capacity = result["capacity"]
-    found = capacity["workloads"]["ycsb-a"]
-    rates = [step["rate_per_s"] for step in found["steps"]]
+    ycsb = capacity["workloads"]["ycsb-a"]
+    rates = [step["rate_per_s"] for step in ycsb["steps"]]
     assert rates[:2] == [50.0, 200.0]
-    assert found["steps"][0]["error_share"] == 0.0
-    by_rate = sorted(found["steps"], key=lambda step: float(step["rate_per_s"]))
+    assert ycsb["steps"][0]["error_share"] == 0.0
+    by_rate = sorted(ycsb["steps"], key=lambda step: float(step["rate_per_s"]))
     assert by_rate[-1]["p95_ms"] > by_rate[0]["p95_ms"]
-    assert {"store-1", "arbiter-store"} <= set(found["steps"][0]["cores"])
-    # A machine that is busy otherwise may make the generator late: then it says so, and no NodT.
-    assert (found["nodt_per_s"] is not None) or found["reason"], output
+    assert {"store-1", "arbiter-store"} <= set(ycsb["steps"][0]["cores"])
+    # On a busy host the generator may be late: the result then has a reason instead of a NodT.
+    assert (ycsb["nodt_per_s"] is not None) or ycsb["reason"], output
     assert (code == 0) == (capacity["complete"] and result["disturbed"] is None)
     assert (folder / "report.html").stat().st_size > 20_000
     assert result["verdicts"]["cleanup"]["ok"]

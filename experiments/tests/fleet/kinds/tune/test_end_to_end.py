@@ -40,11 +40,11 @@ def _tuning(results: Path) -> dict[str, Any]:
 
 
 def test_a_tune_walks_reports_and_leaves_nothing(tmp_path: Path) -> None:
-    _start(tmp_path).ended(0, 1)  # 1 where others took this host meanwhile
+    _start(tmp_path).ended(0, 1)  # 1 where the host was busy otherwise
     tuning = _tuning(tmp_path)
     assert flat(json.loads((tmp_path / "out.txt").read_text())) == tuning
     assert tuning["complete"]
-    assert [found["replicas"] for found in tuning["feasible"]] == [[1, 1], [1, 2]]
+    assert [candidate["replicas"] for candidate in tuning["feasible"]] == [[1, 1], [1, 2]]
     assert tuning["start"]["replicas"] == [1, 1]
     [step] = tuning["steps"]
     assert (step["candidate"]["replicas"], step["pairs"]) == ([1, 2], 2)
@@ -55,7 +55,7 @@ def test_a_tune_walks_reports_and_leaves_nothing(tmp_path: Path) -> None:
         assert 0 < tier["server_utilisation"] < 1
         assert tier["token_hold_ms"] > 0
         assert tier["connection_per_s"] > 0
-    assert all(w > 1 for w in step["candidate"]["variability"])
+    assert all(variability > 1 for variability in step["candidate"]["variability"])
     folder = tmp_path / EXPERIMENT / "tune" / "latest"
     requests = pl.read_parquet(folder / "requests.parquet")
     assert requests.height == tuning["requests"]["walk"]
@@ -67,10 +67,10 @@ def test_a_tune_walks_reports_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_tune_keeps_its_data_and_leaves_no_fleet(tmp_path: Path) -> None:
-    started = _start(tmp_path)
-    started.until("a second window", lambda: "block 2" in started.output)
-    started.process.send_signal(signal.SIGINT)
-    started.ended(130)
+    session = _start(tmp_path)
+    session.until("a second window", lambda: "block 2" in session.output)
+    session.process.send_signal(signal.SIGINT)
+    session.ended(130)
     tuning = _tuning(tmp_path)
     assert not tuning["complete"]
     assert tuning["windows"] >= 1

@@ -1,19 +1,19 @@
-"""Bit flips: drawn by a seed, bounded, journalled, gone on with, done again; Wilson's intervals."""
+"""Campaigns of bit flips: limits, a campaign that is continued, and repeated injections."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from core.runfiles.result import read_result
 from experiments.design import load_design
 from experiments.kinds.bitflips import KIND
 from experiments.kinds.bitflips.build import Built
-from experiments.kinds.bitflips.inject import Limits, golden, inject
-from experiments.kinds.bitflips.measure import INJECTIONS, INJECTIONS_FILE
+from experiments.kinds.bitflips.inject import Limits, inject, run_golden
+from experiments.kinds.bitflips.measure import INJECTIONS_FILE
 from experiments.kinds.bitflips.replay import replay
-from experiments.record.records import read_table
 from experiments.run.lifecycle import Outcome, run_experiment
 from experiments.testbed.platforms import entry
 from experiments.tests.harden_fixture import built, need_compiler, trouble
@@ -27,9 +27,9 @@ LIMITS = Limits(cpu_s=1, wall_s=120.0, memory_bytes=1 << 30, output_bytes=8 << 2
 def test_a_program_that_never_ends_is_stopped_and_called_a_hang(tmp_path: Path) -> None:
     need_compiler()
     program: Built = built(trouble("endless"), "native", tmp_path)
-    whole = golden(program, LIMITS, tmp_path)
+    golden = run_golden(program, LIMITS, tmp_path)
     outcomes = (
-        inject(program, whole, LIMITS, tmp_path, seed=1, number=number, bits=1)["outcome"]
+        inject(program, golden, LIMITS, tmp_path, seed=1, number=number, bits=1)["outcome"]
         for number in range(20)
     )
     assert "hang" in outcomes
@@ -80,14 +80,14 @@ def test_a_campaign_is_gone_on_with_and_each_of_its_injections_can_be_done_again
     first = carried_out(tmp_path, injections=4)
     assert first.passed
     journals = tmp_path / "results" / "tst-bitflips" / "journals"
-    kept = {path: path.read_bytes() for path in journals.iterdir()}
-    assert len(kept) == 2
-    more = carried_out(tmp_path, injections=8)
-    assert all(path.read_bytes().startswith(before) for path, before in kept.items())
-    found = read_table(more.folder / INJECTIONS_FILE, INJECTIONS)
-    assert found.height == 2 * 8
-    line = found.row(11, named=True)
-    assert replay(more.folder, line["program"], line["variant"], line["number"]) == line
-    result = read_result(more.folder)["bitflips"]
+    journal_contents = {path: path.read_bytes() for path in journals.iterdir()}
+    assert len(journal_contents) == 2
+    second = carried_out(tmp_path, injections=8)
+    assert all(path.read_bytes().startswith(content) for path, content in journal_contents.items())
+    injections = pl.read_parquet(second.folder / INJECTIONS_FILE)
+    assert injections.height == 2 * 8
+    line = injections.row(11, named=True)
+    assert replay(second.folder, line["program"], line["variant"], line["number"]) == line
+    result = read_result(second.folder)["bitflips"]
     assert [row["injections"] for row in result["pooled"]] == [8, 8]
-    assert "silent" in (more.folder / "report.html").read_text()
+    assert "silent" in (second.folder / "report.html").read_text()

@@ -1,4 +1,4 @@
-"""sparecraft-cc: hardened programs do what they did, and stop or go on where a bit is flipped."""
+"""sparecraft-cc: hardened programs keep their output, and detect or correct a flipped bit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.kinds.bitflips.build import HARDEN, KERNELS, compile_c
-from experiments.kinds.bitflips.inject import STOPPED, Limits, golden, inject
+from experiments.kinds.bitflips.inject import STOPPED, Limits, inject, run_golden
 from experiments.tests.harden_fixture import (
     SAID,
     VARIANTS,
@@ -41,45 +41,45 @@ def ran(program: Path, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def outputs(source: Path, folder: Path) -> dict[str, str]:
-    found = {}
+    stdouts = {}
     for variant in VARIANTS:
         compile_c(source, folder / variant, variant)
-        found[variant] = ran(folder / variant).stdout
-    found["tx, without RTM"] = ran(folder / "tx", SPARECRAFT_TX="none").stdout
-    return found
+        stdouts[variant] = ran(folder / variant).stdout
+    stdouts["tx, without RTM"] = ran(folder / "tx", SPARECRAFT_TX="none").stdout
+    return stdouts
 
 
 @pytest.mark.parametrize("kernel", sorted(path.stem for path in KERNELS.glob("*.c")))
 def test_a_hardened_kernel_says_what_the_native_one_says(kernel: str, tmp_path: Path) -> None:
-    found = outputs(KERNELS / f"{kernel}.c", tmp_path)
-    assert found["native"]
-    assert set(found.values()) == {found["native"]}
+    stdouts = outputs(KERNELS / f"{kernel}.c", tmp_path)
+    assert stdouts["native"]
+    assert set(stdouts.values()) == {stdouts["native"]}
 
 
 @pytest.mark.parametrize("name", TROUBLE)
 def test_assembly_jumps_signals_and_threads_survive_hardening(name: str, tmp_path: Path) -> None:
-    found = outputs(trouble(name), tmp_path)
-    assert found["native"]
-    assert set(found.values()) == {found["native"]}
+    stdouts = outputs(trouble(name), tmp_path)
+    assert stdouts["native"]
+    assert set(stdouts.values()) == {stdouts["native"]}
 
 
 def test_what_is_left_alone_is_said(tmp_path: Path) -> None:
-    compiled = subprocess.run(
+    process = subprocess.run(
         [HARDEN / "sparecraft-cc", "-O2", "-Rpass-missed=sparecraft", "-c", trouble("jumps"),
          "-o", tmp_path / "jumps.o"],
         capture_output=True, text=True, check=True, env={**os.environ, "SPARECRAFT_HARDEN": "ilr"},
     )  # fmt: skip
-    assert "main is not hardened" in compiled.stderr
+    assert "main is not hardened" in process.stderr
 
 
 def test_without_hardware_transactions_a_program_says_so_and_runs(tmp_path: Path) -> None:
     compile_c(trouble("threads"), tmp_path / "tx", "tx")
-    forced = ran(tmp_path / "tx", SPARECRAFT_TX="none")
-    assert forced.stdout
-    assert forced.stderr == ""
-    asked = ran(tmp_path / "tx", SPARECRAFT_TX="auto")
-    assert asked.stdout == forced.stdout
-    assert (SAID in asked.stderr) == (not has_transactions())
+    without_tx = ran(tmp_path / "tx", SPARECRAFT_TX="none")
+    assert without_tx.stdout
+    assert without_tx.stderr == ""
+    automatic = ran(tmp_path / "tx", SPARECRAFT_TX="auto")
+    assert automatic.stdout == without_tx.stdout
+    assert (SAID in automatic.stderr) == (not has_transactions())
 
 
 def test_transactions_are_counted_where_there_are_any(tmp_path: Path) -> None:
@@ -89,18 +89,18 @@ def test_transactions_are_counted_where_there_are_any(tmp_path: Path) -> None:
     ran(tmp_path / "tx", SPARECRAFT_TX_COUNTS=str(counts))
     assert counts.exists() == has_transactions()
     if has_transactions():
-        found = json.loads(counts.read_text())
-        assert found["begun"] > 1000
-        assert found["difference"] == 0
+        transactions = json.loads(counts.read_text())
+        assert transactions["begun"] > 1000
+        assert transactions["difference"] == 0
 
 
 def test_an_unknown_variant_is_refused(tmp_path: Path) -> None:
-    refused = subprocess.run(
+    process = subprocess.run(
         [HARDEN / "sparecraft-cc", "-c", trouble("jumps"), "-o", tmp_path / "x.o"],
         capture_output=True, text=True, env={**os.environ, "SPARECRAFT_HARDEN": "twice"},
     )  # fmt: skip
-    assert refused.returncode == 2
-    assert "twice" in refused.stderr
+    assert process.returncode == 2
+    assert "twice" in process.stderr
 
 
 @pytest.mark.parametrize("variant", ["native", "ilr", "tx", "log"])
@@ -108,29 +108,29 @@ def test_a_difference_stops_ilr_and_is_tried_again_in_a_transaction(
     variant: str, tmp_path: Path
 ) -> None:
     program = built(KERNELS / "linear_regression.c", variant, tmp_path)
-    whole = golden(program, LIMITS, tmp_path)
+    golden = run_golden(program, LIMITS, tmp_path)
     lines = [
-        inject(program, whole, LIMITS, tmp_path, seed=7, number=number, bits=1)
+        inject(program, golden, LIMITS, tmp_path, seed=7, number=number, bits=1)
         for number in range(40)
     ]
-    found = {line["outcome"] for line in lines}
-    stopped = {line["status"] for line in lines if line["outcome"] == "detected"}
+    outcomes = {line["outcome"] for line in lines}
+    statuses = {line["status"] for line in lines if line["outcome"] == "detected"}
     if variant == "native":
-        assert "detected" not in found
-        assert "silent" in found
+        assert "detected" not in outcomes
+        assert "silent" in outcomes
     elif variant == "log" or (variant == "tx" and has_transactions()):
-        assert "corrected" in found
+        assert "corrected" in outcomes
     else:
-        assert stopped == {STOPPED}
-        assert "corrected" not in found
+        assert statuses == {STOPPED}
+        assert "corrected" not in outcomes
 
 
 @pytest.mark.parametrize("name", ["local", "frozen"])
 def test_what_is_not_computed_of_values_alone_is_compared_too(name: str, tmp_path: Path) -> None:
     program = built(trouble(name), "ilr", tmp_path)
-    whole = golden(program, LIMITS, tmp_path)
+    golden = run_golden(program, LIMITS, tmp_path)
     lines = [
-        inject(program, whole, LIMITS, tmp_path, seed=7, number=number, bits=1)
+        inject(program, golden, LIMITS, tmp_path, seed=7, number=number, bits=1)
         for number in range(300)
     ]
     assert [line for line in lines if line["outcome"] == "silent"] == []
@@ -146,5 +146,5 @@ def test_generated_programs_say_what_they_say_unhardened(seed: int, tmp_path: Pa
     text = source.read_text()
     include = next(Path("/usr/include").glob("csmith*"))
     source.write_text(text.replace('#include "csmith.h"', f'#include "{include}/csmith.h"'))
-    found = outputs(source, tmp_path)
-    assert set(found.values()) == {found["native"]}
+    stdouts = outputs(source, tmp_path)
+    assert set(stdouts.values()) == {stdouts["native"]}

@@ -24,9 +24,10 @@ from experiments.kinds.bitflips import record, service_run
 from experiments.kinds.bitflips.analysis import price_rows
 from experiments.kinds.bitflips.build import HARDEN, Built, compile_c
 from experiments.kinds.bitflips.compared import serving_of
-from experiments.kinds.bitflips.inject import Golden, Limits, Ran, golden, inject, outcome_of
+from experiments.kinds.bitflips.inject import Golden, Limits, inject, outcome_of, run_golden
 from experiments.kinds.bitflips.measure import Price
 from experiments.kinds.bitflips.section import BitflipsSection
+from experiments.kinds.bitflips.service_run import RunEnd
 from experiments.kinds.bitflips.services import SERVICES, Service
 from experiments.tests.harden_fixture import need_compiler, trouble
 
@@ -53,7 +54,7 @@ STORE_ON_TCP = replace(STORE, arguments=("{port}",), connections=1, ends=False)
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     need_compiler()
-    made = {}
+    programs = {}
     for variant in ("native", "ilr"):
         folder = tmp_path_factory.mktemp(variant)
         compile_c(trouble("store"), folder / "server", variant, sites="results")
@@ -62,8 +63,8 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
              "-o", folder / "steady.so"],
             check=True,
         )  # fmt: skip
-        made[variant] = folder / "server"
-    return made
+        programs[variant] = folder / "server"
+    return programs
 
 
 @pytest.fixture(autouse=True)
@@ -97,54 +98,54 @@ def test_flips_in_a_service_are_silent_or_crash_natively_and_are_detected_when_h
     answers = {}
     for variant, program in stores.items():
         built = Built("store", variant, program, program)
-        whole = golden(built, LIMITS, tmp_path)
-        answers[variant] = whole.output
+        golden = run_golden(built, LIMITS, tmp_path)
+        answers[variant] = golden.output
         lines = [
-            inject(built, whole, LIMITS, tmp_path, seed=5, number=number, bits=1)
+            inject(built, golden, LIMITS, tmp_path, seed=5, number=number, bits=1)
             for number in range(40)
         ]
-        found = Counter(line["outcome"] for line in lines)
-        assert found["missed"] == 0
+        outcomes = Counter(line["outcome"] for line in lines)
+        assert outcomes["missed"] == 0
         if variant == "native":
-            assert found["silent"] > 0
-            assert found["detected"] == 0
-            faulty = next(line for line in lines if line["outcome"] == "silent")
-            assert faulty["fault"] in ("wrong", "lost")
-            number = faulty["number"]
-            assert inject(built, whole, LIMITS, tmp_path, seed=5, number=number, bits=1) == faulty
+            assert outcomes["silent"] > 0
+            assert outcomes["detected"] == 0
+            silent = next(line for line in lines if line["outcome"] == "silent")
+            assert silent["fault"] in ("wrong", "lost")
+            number = silent["number"]
+            assert inject(built, golden, LIMITS, tmp_path, seed=5, number=number, bits=1) == silent
         else:
-            assert found["detected"] > 0
-            assert found["silent"] == 0
+            assert outcomes["detected"] > 0
+            assert outcomes["silent"] == 0
     assert answers["native"] == answers["ilr"]
 
 
 def test_a_service_on_tcp_that_serves_one_client_at_a_time_is_struck_too(
     stores: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Path] = []
-    monkeypatch.setitem(SERVICES, "store", replace(STORE_ON_TCP, prepare=told.append))
+    prepared_folders: list[Path] = []
+    monkeypatch.setitem(SERVICES, "store", replace(STORE_ON_TCP, prepare=prepared_folders.append))
     built = Built("store", "ilr", stores["ilr"], stores["ilr"])
-    whole = golden(built, LIMITS, tmp_path)
+    golden = run_golden(built, LIMITS, tmp_path)
     lines = [
-        inject(built, whole, LIMITS, tmp_path, seed=5, number=number, bits=1)
+        inject(built, golden, LIMITS, tmp_path, seed=5, number=number, bits=1)
         for number in range(12)
     ]
-    found = Counter(line["outcome"] for line in lines)
-    assert found["detected"] > 0
-    assert found["silent"] == found["missed"] == 0
-    assert told == 14 * [tmp_path]
+    outcomes = Counter(line["outcome"] for line in lines)
+    assert outcomes["detected"] > 0
+    assert outcomes["silent"] == outcomes["missed"] == 0
+    assert prepared_folders == 14 * [tmp_path]
 
 
 def test_results_may_differ_from_run_to_run_only_where_a_service_is_known_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def runs(*counts: int) -> Golden:
-        left = [
-            Ran(0, b"answers", record.FlipReport(count, False, 0, 0, 0, "", 0, "", ""))
+        run_ends = [
+            RunEnd(0, b"answers", record.FlipReport(count, False, 0, 0, 0, "", 0, "", ""))
             for count in counts
         ]
-        monkeypatch.setattr(inject_module, "execute", lambda *_: left.pop())
-        return golden(Built("store", "native", tmp_path, tmp_path), LIMITS, tmp_path)
+        monkeypatch.setattr(inject_module, "execute", lambda *_: run_ends.pop())
+        return run_golden(Built("store", "native", tmp_path, tmp_path), LIMITS, tmp_path)
 
     assert runs(1_000_000, 1_000_000).results == 1_000_000
     with pytest.raises(MeasurementFailed, match="1000001 and 1000000 results"):
@@ -159,42 +160,42 @@ def test_a_service_that_is_stopped_for_a_while_does_not_hang_one_that_never_answ
     stores: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service_run, "_IDLE_ROUNDS", 3)
-    with service_run.running(STORE, stores["native"], tmp_path, {}) as server:
+    with service_run.serve_alone(STORE, stores["native"], tmp_path, {}) as server:
         server.process.send_signal(signal.SIGSTOP)
-        resumed = threading.Timer(1.0, os.kill, (server.process.pid, signal.SIGCONT))
-        resumed.start()
+        timer = threading.Timer(1.0, os.kill, (server.process.pid, signal.SIGCONT))
         begin_s = time.monotonic()
+        timer.start()
         assert server.ask(0, b"get 0\nend\n", b"none\nended\n") == b"none\nended\n"
         assert time.monotonic() - begin_s > 3 * 0.1
         with pytest.raises(service_run.Fault) as raised:
             server.ask(0, b"get 0", b"none\nended\n")
-        assert raised.value.what == "hang"
+        assert raised.value.kind == "hang"
 
 
 def test_a_service_that_does_not_start_is_told_of(tmp_path: Path) -> None:
     with (
         pytest.raises(MeasurementFailed),
-        service_run.running(STORE, Path("/bin/false"), tmp_path, {}),
+        service_run.serve_alone(STORE, Path("/bin/false"), tmp_path, {}),
     ):
         pass
 
 
 @contextmanager
 def _compared(copies: int, folder: Path) -> Iterator[tuple[service_run.Server, bytes]]:
-    """Debian's memcached, so often, and all answers of an undisturbed load."""
+    """Several copies of Debian's memcached, and all answers of an undisturbed load."""
     program = Path(shutil.which("memcached") or "memcached")
     built = Built("memcached", f"compared-{copies}", program, program)
     serving = serving_of(SERVICES["memcached"], program, built, folder)
     with serving({}) as server:
         answers = server.serve(None).answers
-        assert server.serve(answers) == service_run.Served(answers, "", "", 0)
-        assert not server.made_up_for()
+        assert server.serve(answers) == service_run.Served(answers)
+        assert not server.is_masked()
         yield server, answers
 
 
 def _altered(server: service_run.Server) -> None:
-    """The struck copy has another value than the others for a key that is read back."""
-    with service_run.connected(server.process, server.path) as connection:
+    """Give the struck copy another value than the others for a key that is read back."""
+    with service_run.connect_to(server.process, server.path) as connection:
         connection.sendall(b"set key:0 0 0 5\r\nwrong\r\n")
         assert connection.recv(100) == b"STORED\r\n"
 
@@ -207,15 +208,15 @@ def test_of_two_copies_that_differ_the_arbiter_refuses_reads_and_a_third_tells_w
         folder = tmp_path / str(copies)
         folder.mkdir()
         with _compared(copies, folder) as (server, _):
-            right = server.ask(0, get, None)
+            answer = server.ask(0, get, None)
             _altered(server)
             if copies == 3:
-                assert [server.ask(0, get, right) for _ in range(6)] == 6 * [right]
-                assert server.made_up_for()
+                assert [server.ask(0, get, answer) for _ in range(6)] == 6 * [answer]
+                assert server.is_masked()
                 continue
             with pytest.raises(service_run.Fault) as raised:
-                server.ask(0, get, right)
-            assert raised.value.what == "refused"
+                server.ask(0, get, answer)
+            assert raised.value.kind == "refused"
 
 
 def test_where_a_copy_dies_two_are_too_few_and_three_are_not(tmp_path: Path) -> None:
@@ -227,7 +228,7 @@ def test_where_a_copy_dies_two_are_too_few_and_three_are_not(tmp_path: Path) -> 
             server.process.wait()
             served = server.serve(answers)
             assert served.fault == fault
-            assert server.made_up_for()
+            assert server.is_masked()
 
 
 def test_what_is_behind_the_arbiter_is_memcached_only() -> None:
@@ -244,9 +245,9 @@ def test_what_is_behind_the_arbiter_is_memcached_only() -> None:
 def test_outcomes_behind_the_arbiter_are_what_the_client_saw(
     fault: str, masked: bool, status: int, outcome: str
 ) -> None:
-    told = record.FlipReport(0, True, 0, 3, 1, "master", 32, "process_get", "load")
-    ran = Ran(status, b"answers", told, fault, "load", masked)
-    assert outcome_of(ran, Golden(b"answers", 100, 0.1)) == outcome
+    report = record.FlipReport(0, True, 0, 3, 1, "master", 32, "process_get", "load")
+    run_end = RunEnd(status, b"answers", report, fault, "load", masked)
+    assert outcome_of(run_end, Golden(b"answers", 100, 0.1)) == outcome
 
 
 def test_the_rates_of_a_service_are_its_requests_over_both_times() -> None:

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from playwright.sync_api import Browser
 
-from experiments.kinds.compare.page import write_report
+from experiments.kinds.compare.page import write_page
 from experiments.kinds.limplock.page.report import write_page as write_limplock_page
 from experiments.tests.capacity_fixture import capacity_page_of, measured_steps
 from experiments.tests.chromium import browser as browser
@@ -51,29 +51,29 @@ _CONTRAST = """
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
-    return write_report(fake_run(seed=4, measure_s=30.0).write(folder))
+    return write_page(fake_run(seed=4, measure_s=30.0).write(folder))
 
 
 @pytest.fixture(scope="module")
 def planned_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = planned_run(measure_s=20.0)
-    return write_report(run.write(tmp_path_factory.mktemp("planned")))
+    return write_page(run.write(tmp_path_factory.mktemp("planned")))
 
 
 @pytest.fixture(scope="module")
 def many_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of eight arms, seven of them alike."""
+    """The report of a run of eight arms, seven of which are alike."""
     run = fake_run(seed=4, measure_s=20.0, rate_per_s=4.0)
     run.arbiters, run.hosts = run.arbiters.head(0), run.hosts.head(0)
-    names = [f"least-outstanding-2{n}" for n in range(7)]
+    names = [f"least-outstanding-2{number}" for number in range(7)]
     copies = pl.col("arm") == "replicated"
-    parts = [run.requests.filter(copies).with_columns(arm=pl.lit(name)) for name in names]
-    run.requests = pl.concat([run.requests.filter(~copies), *parts])
-    asked = run.manifest["spec"]["arms"]
+    arm_requests = [run.requests.filter(copies).with_columns(arm=pl.lit(name)) for name in names]
+    run.requests = pl.concat([run.requests.filter(~copies), *arm_requests])
+    arms = run.manifest["spec"]["arms"]
     run.manifest["spec"]["arms"] = {
-        "baseline": asked["baseline"], **dict.fromkeys(names, asked["replicated"])
+        "baseline": arms["baseline"], **dict.fromkeys(names, arms["replicated"])
     }  # fmt: skip
-    return write_report(run.write(tmp_path_factory.mktemp("many")))
+    return write_page(run.write(tmp_path_factory.mktemp("many")))
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_every_figure_is_drawn_and_nothing_complains(
     page.close()
 
 
-@pytest.mark.parametrize("width", [320, 390, 768, 1400])
+@pytest.mark.parametrize("width", [320, 390, 768, 1100, 1265, 1400])
 @pytest.mark.parametrize("kind", ["report", "planned_report", "many_report", "capacity_report",
                                   "faults_report", "limplock_report"])  # fmt: skip
 def test_nothing_runs_over_the_edge_and_no_table_is_cut_off(
@@ -123,21 +123,21 @@ def test_nothing_runs_over_the_edge_and_no_table_is_cut_off(
     page, _ = opened(browser, request.getfixturevalue(kind), width)
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    wide = page.evaluate(
+    overflowing = page.evaluate(
         """(width) => [...document.querySelectorAll("body *")]
         .filter((node) => !node.closest(".scroll, svg, .quiet"))
         .filter((node) => node.getBoundingClientRect().right > width + 1)
         .map((node) => node.outerHTML.slice(0, 80))""",
         width,
     )
-    assert wide == []
-    cut = page.evaluate(
+    assert overflowing == []
+    cut_tables = page.evaluate(
         """() => [...document.querySelectorAll(".scroll")]
         .filter((node) => node.scrollWidth > node.clientWidth + 1)
         .map((node) => `${node.getAttribute("aria-label")}: ${node.scrollWidth}`)"""
     )
     if width >= 390:  # below, a table scrolls by itself
-        assert cut == []
+        assert cut_tables == []
     page.close()
 
 
@@ -200,9 +200,11 @@ def test_predicted_and_measured_stand_side_by_side_within_the_page(
     assert rows[3:6] == ["p50", "p95", "p99"]
     assert page.get_by_role("link", name="Predicted").get_attribute("href") == "#predicted"
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    # One arm improves on nothing, and the plan that it would make is not shown.
     assert {node.get_attribute("id") for node in page.query_selector_all("figure")} == (
-        FIGURES - {"improvement"}
+        FIGURES - {"improvement", "front-availability", "front-p99"}
     )
+    assert page.get_by_role("link", name="Plan", exact=True).count() == 0
     assert page.evaluate(_CONTRAST)["text"] >= 4.5
     assert trouble == []
     page.close()
@@ -244,15 +246,15 @@ def test_text_and_colours_stand_out_from_the_paper(
     browser: Browser, report: Path, scheme: Any
 ) -> None:
     page, _ = opened(browser, report, color_scheme=scheme)
-    found = page.evaluate(_CONTRAST)
-    assert found["text"] >= 4.5, found
-    assert found["graphic"] >= 3.0, found
+    contrast = page.evaluate(_CONTRAST)
+    assert contrast["text"] >= 4.5, contrast
+    assert contrast["graphic"] >= 3.0, contrast
     page.close()
 
 
 def test_dark_mode_recolours_every_colour_of_the_figures(browser: Browser, report: Path) -> None:
     page, _ = opened(browser, report, color_scheme="dark")
-    left = page.evaluate(
+    unchanged = page.evaluate(
         """() => {
         const hex = (text) => "#" + text.match(/\\d+/g).slice(0, 3)
           .map((v) => Number(v).toString(16).padStart(2, "0")).join("");
@@ -267,7 +269,7 @@ def test_dark_mode_recolours_every_colour_of_the_figures(browser: Browser, repor
         return [...left];
         }"""
     )
-    assert left == []
+    assert unchanged == []
     page.close()
 
 

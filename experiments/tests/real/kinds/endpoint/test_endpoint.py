@@ -54,50 +54,54 @@ def design(tmp_path: Path) -> Path:
 
 
 def run(design: Path, shop: Shop, *more: str) -> dict[str, Any]:
-    """The result, in the folder `results` beside the design."""
+    """Result of a run, which is in the folder `results` beside the design."""
     results = str(design.parent / "results")
     url = shop.url.rstrip("/")
-    done = call("run", str(design), "--target", url, "--results", results, "--json", *more)
-    assert done.stdout.startswith("{"), done.output
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    result = call("run", str(design), "--target", url, "--results", results, "--json", *more)
+    assert result.stdout.startswith("{"), result.output
+    body: dict[str, Any] = json.loads(result.stdout)
+    return body
 
 
 def test_a_service_is_measured_reported_compared_and_not_planned_from(design: Path) -> None:
     with rest_shop() as shop:
-        one, other = run(design, shop), run(design, shop)
+        first, second = run(design, shop), run(design, shop)
     host = shop.url.split("//")[1].rstrip("/")
-    assert {asked.headers["Host"] for asked in shop.asked} == {host}
-    assert (one["kind"], one["platform"]) == ("endpoint", "endpoint")
-    found = one["endpoint"]
-    assert found["target"].endswith(host)
-    assert [block["repeat"] for block in found["blocks"]] == [0, 1]
-    assert found["arms"]["target"]["requests"] == 80
-    assert found["arms"]["target"]["error_share"] == 0.0
-    assert set(found["operations"]) == {"log in", "gone"}
-    assert all(one["verdicts"][name]["ok"] for name in ("injection", "revert", "cleanup"))
-    assert "availability" not in one["slo"]["asked"]
-    folders = [str(design.parent / "results" / "asked" / each["run"]) for each in (one, other)]
+    assert {request.headers["Host"] for request in shop.asked} == {host}
+    assert (first["kind"], first["platform"]) == ("endpoint", "endpoint")
+    endpoint = first["endpoint"]
+    assert endpoint["target"].endswith(host)
+    assert [block["repeat"] for block in endpoint["blocks"]] == [0, 1]
+    assert endpoint["arms"]["target"]["requests"] == 80
+    assert endpoint["arms"]["target"]["error_share"] == 0.0
+    assert set(endpoint["operations"]) == {"log in", "gone"}
+    assert all(first["verdicts"][name]["ok"] for name in ("injection", "revert", "cleanup"))
+    assert "availability" not in first["slo"]["asked"]
+    folders = [
+        str(design.parent / "results" / "asked" / result["run"]) for result in (first, second)
+    ]
     page = Path(folders[0]) / "report.html"
     page.unlink()
     assert call("report", folders[0]).exit_code == 0
-    assert found["not_measured"] in page.read_text().replace("&#39;", "'")
+    html = page.read_text()
+    assert endpoint["not_measured"] in html.replace("&#39;", "'")
+    assert "availability 50" not in html, "nobody asked for it"
     side_by_side = json.loads(call("compare", *folders, "--json").stdout)["runs"]
-    assert [each["service"] for each in side_by_side] == [found["target"]] * 2
+    assert [column["service"] for column in side_by_side] == [endpoint["target"]] * 2
     assert refusal("plan", "--from", folders[0]).place == folders[0]
 
 
 def test_a_redirect_to_another_host_is_an_answer_and_is_not_followed(design: Path) -> None:
-    with rest_shop() as other, rest_shop() as shop:
-        shop.moved_to = f"{other.url.rstrip('/')}/elsewhere"
+    with rest_shop() as other_shop, rest_shop() as shop:
+        shop.moved_to = f"{other_shop.url.rstrip('/')}/elsewhere"
         text = DESIGN.replace("STATUS", "200").replace("repeats = 2", "repeats = 1")
         text += "[guard]\nerror_share_max = 0.99\n"
         (design / "experiment.toml").write_text(text.replace('"/gone"', '"/moved"'))
-        found = run(design, shop)["endpoint"]
-        assert any(one.path == "/moved" for one in shop.asked)
-        assert other.asked == []
-    moved = found["operations"]["gone"]["target"]
-    assert moved["reasons"] == {"status 302": moved["requests"]}
+        endpoint = run(design, shop)["endpoint"]
+        assert any(request.path == "/moved" for request in shop.asked)
+        assert other_shop.asked == []
+    operation = endpoint["operations"]["gone"]["target"]
+    assert operation["reasons"] == {"status 302": operation["requests"]}
 
 
 def test_figures_are_by_stage_where_the_load_has_stages(design: Path) -> None:
@@ -108,10 +112,10 @@ def test_figures_are_by_stage_where_the_load_has_stages(design: Path) -> None:
     (design / "experiment.toml").write_text(text)
     with rest_shop() as shop:
         result = run(design, shop)
-    found = result["endpoint"]["stages"]
-    assert [one["arms"]["target"]["requests"] for one in found] == [31, 11]
+    measured = result["endpoint"]["stages"]
+    assert [stage["arms"]["target"]["requests"] for stage in measured] == [31, 11]
     page = design.parent / "results" / "asked" / result["run"] / "report.html"
-    assert all(f'id="{one}"' in page.read_text() for one in ("stage-table", "rate"))
+    assert all(f'id="{identity}"' in page.read_text() for identity in ("stage-table", "rate"))
     error = refusal("plan", "--from", str(page.parent))
     assert error.place == str(page.parent)
 
@@ -130,9 +134,9 @@ def test_https_is_asked_with_a_certificate_that_is_trusted_or_not_at_all(design:
         assert shop.asked == []
         (design / "ca.pem").write_bytes(authority.file.read_bytes())
         (design / "experiment.toml").write_text(text.replace("[load]", '[load]\nca = "ca.pem"', 1))
-        found = run(design, shop)["endpoint"]
-        assert (found["target"], found["insecure"]) == (url, False)
-        assert found["arms"]["target"]["errors"] == 0
+        endpoint = run(design, shop)["endpoint"]
+        assert (endpoint["target"], endpoint["insecure"]) == (url, False)
+        assert endpoint["arms"]["target"]["errors"] == 0
         insecure = text.replace("[load]", "[load]\ninsecure = true", 1)
         (design / "experiment.toml").write_text(insecure)
         assert run(design, shop)["endpoint"]["insecure"] is True
@@ -145,10 +149,12 @@ def test_a_service_at_an_ipv6_address_is_asked(design: Path, worker: str) -> Non
     text = text.replace("[load]", f'[load]\nworker = "{worker}"', 1)
     (design / "experiment.toml").write_text(text)
     with rest_shop(address="::1") as shop:
-        found = run(design, shop)["endpoint"]
-    assert found["target"] == shop.url.rstrip("/")
-    assert found["arms"]["target"]["errors"] == 0
-    assert {one.headers["Host"] for one in shop.asked} == {shop.url.split("//")[1].rstrip("/")}
+        endpoint = run(design, shop)["endpoint"]
+    assert endpoint["target"] == shop.url.rstrip("/")
+    assert endpoint["arms"]["target"]["errors"] == 0
+    assert {request.headers["Host"] for request in shop.asked} == {
+        shop.url.split("//")[1].rstrip("/")
+    }
 
 
 LOCUSTFILE = """\
@@ -177,16 +183,18 @@ def test_a_locust_file_asks_a_service_by_https_and_by_its_name(
     (design / "ca.pem").write_bytes(authority.file.read_bytes())
     (design / "locustfile.py").write_text(LOCUSTFILE)
     operations = DESIGN[DESIGN.index("[[load.operations]]") : DESIGN.index("[phases]")]
-    keys = '[load]\nca = "ca.pem"\nlocustfile = "locustfile.py"\nmax_in_flight = 8'
+    keys = '[load]\nca = "ca.pem"\nlocustfile = "locustfile.py"\nmax_in_flight = 50'
     text = DESIGN.replace(operations, "").replace("[load]", keys, 1)
     (design / "experiment.toml").write_text(text.replace("repeats = 2", "repeats = 1"))
     with rest_shop(authority.server(name), address) as shop:
         shop.url = shop.url.replace("127.0.0.1", "localhost")
-        found = run(design, shop)["endpoint"]
-    assert found["arms"]["target"]["errors"] == 0
-    assert found["arms"]["target"]["requests"] == 40
-    assert {one.headers["Host"] for one in shop.asked} == {shop.url.split("//")[1].rstrip("/")}
-    assert {one.headers["User-Agent"].split("/")[0] for one in shop.asked} == {
+        endpoint = run(design, shop)["endpoint"]
+    assert endpoint["arms"]["target"]["errors"] == 0
+    assert endpoint["arms"]["target"]["requests"] == 40
+    assert {request.headers["Host"] for request in shop.asked} == {
+        shop.url.split("//")[1].rstrip("/")
+    }
+    assert {request.headers["User-Agent"].split("/")[0] for request in shop.asked} == {
         "python-requests", "python",
     }  # fmt: skip
 
@@ -199,19 +207,19 @@ def test_a_service_that_fails_ends_the_run_and_what_was_measured_is_kept(design:
         url = shop.url.rstrip("/")
         error = refusal("run", str(design), "--target", url, "--results", results)
     assert "error_share_max" in error.got
-    (kept,) = (design.parent / "results" / "asked").glob("2*/result.json")
-    assert json.loads(kept.read_text())["stopped"]["condition"] == "error_share_max"
+    (result_file,) = (design.parent / "results" / "asked").glob("2*/result.json")
+    assert json.loads(result_file.read_text())["stopped"]["condition"] == "error_share_max"
 
 
 def test_a_host_that_may_not_be_asked_is_refused_before_anything_is_made(design: Path) -> None:
     results = design.parent / "results"
-    for given in (
+    for options in (
         ("--target", "http://203.0.113.7:80"),
         ("--target", "http://203.0.113.7:80", "--allow-host", "203.0.113.8"),
         ("--target", "http://no-such-host.invalid"),
         ("--target", "http://127.0.0.1:1", "--keep"),
         (),
     ):
-        error = refusal("run", str(design), "--results", str(results), *given)
+        error = refusal("run", str(design), "--results", str(results), *options)
         assert error.place == "--target"
     assert not results.exists()

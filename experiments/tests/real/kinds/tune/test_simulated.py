@@ -28,8 +28,10 @@ def test_the_tier_with_neighbours_is_replicated_first() -> None:
 
 
 def test_a_front_tier_that_is_almost_full_is_not_replicated() -> None:
-    full = TierLoad(**{**vars(WEB), "request_per_s": 19.0})
-    back = TierLoad(**{**vars(DB), "request_per_s": 380.0})
+    front = TierLoad(**{**vars(WEB), "request_per_s": 19.0})
+    store = TierLoad(**{**vars(DB), "request_per_s": 380.0})
     noise = Interference(pattern="none")
-    found = simulated_optimum([full, back], SEEN, noise, "round-robin", FEASIBLE, "p95", seed=3)
-    assert found[0] == 1
+    placement = simulated_optimum(
+        [front, store], SEEN, noise, "round-robin", FEASIBLE, "p95", seed=3
+    )
+    assert placement[0] == 1

@@ -1,4 +1,4 @@
-"""Bit flips: drawn by a seed, bounded, journalled, gone on with, done again; Wilson's intervals."""
+"""Bit flips: a seed draws them, a journal keeps them, a run resumes from it; Wilson's intervals."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from experiments.kinds.bitflips.analysis import for_planner, price_rows, row_of, wilson
+from experiments.kinds.bitflips.analysis import planner_outcomes, price_rows, row_of, wilson
 from experiments.kinds.bitflips.build import Built
 from experiments.kinds.bitflips.figures import outcome_figure
-from experiments.kinds.bitflips.inject import OUTCOMES, Golden, Ran, drawn, outcome_of
+from experiments.kinds.bitflips.inject import OUTCOMES, Golden, draw_flip, outcome_of
 from experiments.kinds.bitflips.measure import Journal, journal_name
 from experiments.kinds.bitflips.record import FlipReport
 from experiments.kinds.bitflips.section import BitflipsSection
+from experiments.kinds.bitflips.service_run import RunEnd
 from experiments.kinds.bitflips.tables import transactions_table
 
 
@@ -32,19 +33,19 @@ def test_wilson_gives_the_published_intervals(hits: int, of: int, low: float, hi
 
 
 def test_an_interval_holds_the_share_and_shrinks_with_more_injections() -> None:
-    for hits, of in ((3, 100), (50, 100), (100, 100)):
-        low, high = wilson(hits, of)
-        assert low <= hits / of <= high
-        more_low, more_high = wilson(10 * hits, 10 * of)
+    for hits, runs in ((3, 100), (50, 100), (100, 100)):
+        low, high = wilson(hits, runs)
+        assert low <= hits / runs <= high
+        more_low, more_high = wilson(10 * hits, 10 * runs)
         assert more_high - more_low < high - low
     assert wilson(0, 0) == (0.0, 1.0)
 
 
 def test_a_draw_is_the_seeds_alone_and_uniform() -> None:
-    first = [drawn(5, "p", "ilr", number, 10) for number in range(2000)]
-    assert first == [drawn(5, "p", "ilr", number, 10) for number in range(2000)]
-    assert first != [drawn(6, "p", "ilr", number, 10) for number in range(2000)]
-    counts = Counter(at for at, _ in first)
+    draws = [draw_flip(5, "p", "ilr", number, 10) for number in range(2000)]
+    assert draws == [draw_flip(5, "p", "ilr", number, 10) for number in range(2000)]
+    assert draws != [draw_flip(6, "p", "ilr", number, 10) for number in range(2000)]
+    counts = Counter(index for index, _ in draws)
     assert set(counts) == set(range(10))
     assert max(counts.values()) < 2 * min(counts.values())
 
@@ -60,7 +61,7 @@ def test_a_draw_is_the_seeds_alone_and_uniform() -> None:
 def test_an_outcome_is_told_by_status_and_output(
     status: int | None, output: bytes, what: FlipReport, outcome: str
 ) -> None:
-    assert outcome_of(Ran(status, output, what), Golden(b"right", 10, 0.0)) == outcome
+    assert outcome_of(RunEnd(status, output, what), Golden(b"right", 10, 0.0)) == outcome
 
 
 def test_for_the_planner_a_stop_is_a_crash_and_the_rest_is_masked() -> None:
@@ -68,7 +69,7 @@ def test_for_the_planner_a_stop_is_a_crash_and_the_rest_is_masked() -> None:
     lines: Any = [{"outcome": outcome, "stream": "master"} for outcome in outcomes]
     row = row_of("p", "ilr", lines)
     assert (row["injections"], row["missed"]) == (8, 1)
-    assert {name: one["p"] for name, one in for_planner(row).items()} == {
+    assert {name: share["p"] for name, share in planner_outcomes(row).items()} == {
         "corrupt": 2 / 8, "crash": 3 / 8, "retry": 1 / 8,
     }  # fmt: skip
 
@@ -84,18 +85,18 @@ def test_a_line_that_was_cut_short_is_left_out_and_written_anew(tmp_path: Path) 
 
 
 def test_a_journal_is_of_one_program_seed_and_set_of_limits(tmp_path: Path) -> None:
-    flipped = tmp_path / "p"
-    flipped.write_bytes(b"program")
-    program = Built("p", "native", flipped, flipped)
+    executable = tmp_path / "p"
+    executable.write_bytes(b"program")
+    program = Built("p", "native", executable, executable)
 
-    def name(seed: int = 1, output: bytes = b"right", **asked: Any) -> str:
-        section = BitflipsSection(programs=("p",), **asked)
+    def name(seed: int = 1, output: bytes = b"right", **limits: Any) -> str:
+        section = BitflipsSection(programs=("p",), **limits)
         return journal_name(program, Golden(output, 10, 0.1), seed, section)
 
     assert name() == name(injections=9, workers=1, price_rounds=1), "these decide no outcome"
-    others = [name(2), name(output=b"other"), name(bits=2), name(cpu_s=2), name(wall_s=9.0),
-              name(memory_mb=64), name(output_mb=1)]  # fmt: skip
-    assert len({name(), *others}) == 1 + len(others)
+    other_names = [name(2), name(output=b"other"), name(bits=2), name(cpu_s=2), name(wall_s=9.0),
+                   name(memory_mb=64), name(output_mb=1)]  # fmt: skip
+    assert len({name(), *other_names}) == 1 + len(other_names)
 
 
 def test_transactions_of_all_repeats_are_shown_as_aborts_of_a_million() -> None:
@@ -109,9 +110,9 @@ def test_transactions_of_all_repeats_are_shown_as_aborts_of_a_million() -> None:
     assert [row["transactions"] for row in rows] == [
         {"begun": 1_000_000, "difference": 0, "conflict": 6, "capacity": 0, "other": 80}, None,
     ]  # fmt: skip
-    shown = transactions_table(rows)
-    assert shown is not None
-    assert [cell.text for cell in shown.rows[0]] == ["kmeans", "tx", "1,000,000", "6", "0", "0",
+    table = transactions_table(rows)
+    assert table is not None
+    assert [cell.text for cell in table.rows[0]] == ["kmeans", "tx", "1,000,000", "6", "0", "0",
                                                      "80"]  # fmt: skip
     assert transactions_table(rows[1:]) is None
 
@@ -119,5 +120,5 @@ def test_transactions_of_all_repeats_are_shown_as_aborts_of_a_million() -> None:
 def test_a_figure_says_which_program_it_is_of() -> None:
     line: Any = {"outcome": "silent", "stream": "master"}
     rows: Any = [row_of("kmeans", variant, [line]) for variant in ("native", "ilr")]
-    figure = outcome_figure("program-0", "kmeans", rows, "variant")
+    figure = outcome_figure("program-0", "kmeans", rows)
     assert figure.caption.startswith("kmeans")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import pytest
 from core.errors import InputError, Interrupted, MeasurementFailed
 from experiments import kinds
 from experiments.design import Design, load_design
-from experiments.design.prediction import PLANNED_ARM, PLANNED_FOLDER
+from experiments.design.prediction import PLANNED_ARM, PLANNED_FOLDER, REFUSED_PLAN
 from experiments.kinds.compare import close as module
 from experiments.kinds.compare.close import Closed, Loop, close, planned_design
 from experiments.run.kind import NoSection
@@ -26,7 +27,7 @@ BROKEN = MeasurementFailed("here", expected="an answer", got="none", hint="Nothi
 
 
 def outcome(folder: Path, *, feasible: bool | None = True, **head: Any) -> Outcome:
-    """A half that came to its end."""
+    """The outcome of a half that ended by itself."""
     result = {
         "kind": "compare", "valid": True, "disturbed": None, "stopped": None, "slo": None,
         "verdicts": VERDICTS, "compare": {"plan": {"feasible": feasible}}, **head,
@@ -35,7 +36,7 @@ def outcome(folder: Path, *, feasible: bool | None = True, **head: Any) -> Outco
 
 
 class Fleet:
-    """A platform that has one machine from its first half on until `down`."""
+    """A platform that has one machine from the first half on until `down` is called."""
 
     def __init__(self, *, stays: bool = False) -> None:
         self.machines: list[str] = []
@@ -52,19 +53,19 @@ class Fleet:
 
 
 class Halves:
-    """Stands in for `run_experiment`: each half makes, hands on or removes the fleet."""
+    """A double of `run_experiment`: each half creates, hands on or removes the fleet."""
 
     def __init__(self, fleet: Fleet, *ends: Outcome | BaseException) -> None:
         self.fleet = fleet
         self.ends = list(ends)
         self.calls: list[Any] = []
 
-    def __call__(self, kind: Any, asked: Design, section: Any, **how: Any) -> Outcome:
+    def __call__(self, kind: Any, half_design: Design, section: Any, **options: Any) -> Outcome:
         assert section == NoSection()
-        self.calls.append(SimpleNamespace(kind=kind.name, design=asked, **how))
+        self.calls.append(SimpleNamespace(kind=kind.name, design=half_design, **options))
         self.fleet.machines = ["web-1"]
         end = self.ends.pop(0)
-        if not (how["keep"] or how["hands_on"]) or isinstance(end, BaseException):
+        if not (options["keep"] or options["hands_on"]) or isinstance(end, BaseException):
             self.fleet.machines = []
         if isinstance(end, BaseException):
             raise end
@@ -78,21 +79,29 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def looped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Carries out a loop of halves with these ends; returns it, the halves and the fleet."""
+    """Runs a loop whose halves end like this; returns its result, the halves and the fleet."""
 
     def carry_out(*ends: Outcome | BaseException, keep: bool = False, **options: Any) -> Any:
-        tell = options.pop("tell", lambda _: None)
+        tell_outcome = options.pop("tell", lambda _: None)
+        next_cheaper = options.pop("next_cheaper", False)
         fleet = Fleet(**options)
         halves = Halves(fleet, *ends)
         monkeypatch.setattr(module, "run_experiment", halves)
-        wanted = design(tmp_path / "source")
-        loop = Loop(tmp_path, lambda: fleet, keep, ["sparecraft"], NOBODY)  # type: ignore[arg-type, return-value]
-        found: Closed | BaseException
+        source = design(tmp_path / "source")
+        loop = Loop(
+            tmp_path,
+            lambda: fleet,  # type: ignore[arg-type, return-value]
+            keep,
+            ["sparecraft"],
+            NOBODY,
+            next_cheaper=next_cheaper,
+        )
+        closed: Closed | BaseException
         try:
-            found = close(kinds.kind_of(wanted), wanted, loop, tell)
+            closed = close(kinds.kind_of(source), source, loop, tell_outcome)
         except (KeyboardInterrupt, Exception) as error:
-            found = error
-        return found, halves, fleet
+            closed = error
+        return closed, halves, fleet
 
     return carry_out
 
@@ -100,15 +109,43 @@ def looped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
 def test_the_planned_fleet_is_measured_on_the_machines_that_are_up(
     folder: Path, looped: Callable[..., Any]
 ) -> None:
-    first, second = outcome(folder), outcome(folder, slo={"met": True})
-    found, halves, fleet = looped(first, second)
-    assert (found.measured, found.planned, found.why_not) == (first, second, "")
-    before, after = halves.calls
-    assert (before.hands_on, before.part) == (True, "")
-    assert (after.hands_on, after.part, after.keep) == (False, PLANNED_FOLDER, False)
-    assert after.design.fleet.experiment == before.design.fleet.experiment
-    assert list(after.design.experiment.arms) == [PLANNED_ARM]
-    assert after.design.experiment.design.seed == before.design.experiment.design.seed
+    measured_half, planned_half = outcome(folder), outcome(folder, slo={"met": True})
+    closed, halves, fleet = looped(measured_half, planned_half)
+    assert (closed.measured, closed.planned, closed.why_not) == (measured_half, planned_half, "")
+    first_call, second_call = halves.calls
+    assert (first_call.hands_on, first_call.part) == (True, "")
+    assert (second_call.hands_on, second_call.part, second_call.keep) == (
+        False,
+        PLANNED_FOLDER,
+        False,
+    )
+    assert second_call.design.fleet.experiment == first_call.design.fleet.experiment
+    assert list(second_call.design.experiment.arms) == [PLANNED_ARM]
+    assert second_call.design.experiment.design.seed == first_call.design.experiment.design.seed
+    assert (fleet.machines, fleet.downs) == ([], 0)
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_the_next_cheaper_fleet_is_measured_after_the_planned_one_if_the_plan_refused_one(
+    folder: Path, looped: Callable[..., Any], refused: bool
+) -> None:
+    if refused:
+        plan = json.loads((folder / "plan.json").read_text())
+        (folder / REFUSED_PLAN).write_text(json.dumps({**plan, "usd_per_month": 1.0}))
+    ends = [
+        outcome(folder),
+        outcome(folder, slo={"met": True}),
+        outcome(folder, slo={"met": False}),
+    ]
+    closed, halves, fleet = looped(*ends[: 3 if refused else 2], next_cheaper=True)
+    assert closed.planned == ends[1]
+    assert closed.refused == (ends[2] if refused else None)
+    assert closed.passed
+    assert [call.part for call in halves.calls][1:] == ["planned", "refused"][: 1 + refused]
+    assert halves.calls[1].hands_on == refused
+    assert halves.calls[-1].design.prediction.usd_per_month == (
+        1.0 if refused else halves.calls[1].design.prediction.usd_per_month
+    )
     assert (fleet.machines, fleet.downs) == ([], 0)
 
 
@@ -116,9 +153,9 @@ def test_the_planned_fleet_is_measured_on_the_machines_that_are_up(
 def test_only_a_missed_slo_of_the_planned_fleet_fails_the_loop(
     folder: Path, looped: Callable[..., Any], met: bool | None, passed: bool
 ) -> None:
-    missed_before = outcome(folder, slo={"met": False})
-    found, _, _ = looped(missed_before, outcome(folder, slo={"met": met}))
-    assert found.passed is passed
+    missed = outcome(folder, slo={"met": False})
+    closed, _, _ = looped(missed, outcome(folder, slo={"met": met}))
+    assert closed.passed is passed
 
 
 @pytest.mark.parametrize(
@@ -129,23 +166,23 @@ def test_only_a_missed_slo_of_the_planned_fleet_fails_the_loop(
 def test_a_first_half_that_says_nothing_ends_the_loop_with_its_own_result(
     folder: Path, looped: Callable[..., Any], head: dict[str, Any]
 ) -> None:
-    first = outcome(folder, **head)
-    told: list[Outcome] = []
-    found, halves, fleet = looped(first, tell=told.append)
-    assert (found.measured, found.planned) == (first, None)
-    assert found.why_not
-    assert told == [first]
+    measured_half = outcome(folder, **head)
+    reported: list[Outcome] = []
+    closed, halves, fleet = looped(measured_half, tell=reported.append)
+    assert (closed.measured, closed.planned) == (measured_half, None)
+    assert closed.why_not
+    assert reported == [measured_half]
     assert len(halves.calls) == 1
     assert (fleet.machines, fleet.downs) == ([], 1)
-    assert found.passed is first.passed
+    assert closed.passed is measured_half.passed
 
 
 def test_a_plan_that_is_no_design_ends_the_loop_and_says_why(
     folder: Path, looped: Callable[..., Any]
 ) -> None:
     (folder / "plan.json").write_text('{"feasible": null, "reasons": ["too few requests"]}')
-    found, _, fleet = looped(outcome(folder, feasible=None))
-    assert "too few requests" in found.why_not
+    closed, _, fleet = looped(outcome(folder, feasible=None))
+    assert "too few requests" in closed.why_not
     assert fleet.machines == []
 
 
@@ -162,10 +199,10 @@ def test_keep_leaves_the_fleet_up_also_where_the_loop_is_not_closed(
 def test_what_cannot_be_removed_is_named_and_fails_the_loop(
     folder: Path, looped: Callable[..., Any]
 ) -> None:
-    found, _, _ = looped(outcome(folder, feasible=False), stays=True)
-    assert found.left == ("web-1",)
-    assert found.measured.passed
-    assert not found.passed
+    closed, _, _ = looped(outcome(folder, feasible=False), stays=True)
+    assert closed.left == ("web-1",)
+    assert closed.measured.passed
+    assert not closed.passed
 
 
 INTERRUPTED = Interrupted("run", expected="its end", got="an interrupt", hint="")
@@ -177,8 +214,8 @@ def test_the_end_of_either_half_is_raised_and_no_fleet_is_left(
     folder: Path, looped: Callable[..., Any], which: int, end: BaseException
 ) -> None:
     ends = [outcome(folder)] * which + [end]
-    found, halves, fleet = looped(*ends)
-    assert found is end
+    raised, halves, fleet = looped(*ends)
+    assert raised is end
     assert len(halves.calls) == which + 1
     assert fleet.machines == []
 
@@ -190,14 +227,14 @@ def test_what_comes_between_the_halves_removes_the_fleet(
     def tell(_: Outcome) -> None:
         raise end
 
-    found, halves, fleet = looped(outcome(folder), tell=tell)
+    raised, halves, fleet = looped(outcome(folder), tell=tell)
     assert len(halves.calls) == 1
     assert (fleet.machines, fleet.downs) == ([], 1)
     if isinstance(end, KeyboardInterrupt):
-        assert isinstance(found, Interrupted)
-        assert found.exit_code == 130
+        assert isinstance(raised, Interrupted)
+        assert raised.exit_code == 130
     else:
-        assert found is end
+        assert raised is end
 
 
 def test_a_fleet_that_cannot_be_removed_hides_no_error(
@@ -207,21 +244,21 @@ def test_a_fleet_that_cannot_be_removed_hides_no_error(
         raise BROKEN
 
     monkeypatch.setattr(Fleet, "down", lambda *_: (_ for _ in ()).throw(OSError("no engine")))
-    found, _, _ = looped(outcome(folder), tell=tell)
-    assert found is BROKEN
+    raised, _, _ = looped(outcome(folder), tell=tell)
+    assert raised is BROKEN
 
 
 def test_the_place_of_the_fleet_stays_and_its_blocks_are_bounded(tmp_path: Path) -> None:
     """Eight blocks of two arms: four pairs, whose arrivals the first four new blocks meet."""
-    stated = 'data_cidr = "198.18.208.0/20"\nentry_port = 18081\n'
-    folder = measured_run(tmp_path / "run", stated)
-    made = planned_design(outcome(folder))
-    assert isinstance(made, Design)
-    assert (made.fleet.data_cidr, made.fleet.entry_port) == ("198.18.208.0/20", 18081)
-    assert made.fleet.experiment == "mediawiki-noisy"
-    assert made.directory == (folder / "mediawiki-noisy-planned").resolve()
-    assert load_design(made.directory) == made
-    order = made.experiment.design
+    addresses = 'data_cidr = "198.18.208.0/20"\nentry_port = 18081\n'
+    folder = measured_run(tmp_path / "run", addresses)
+    new_design = planned_design(outcome(folder))
+    assert isinstance(new_design, Design)
+    assert (new_design.fleet.data_cidr, new_design.fleet.entry_port) == ("198.18.208.0/20", 18081)
+    assert new_design.fleet.experiment == "mediawiki-noisy"
+    assert new_design.directory == (folder / "mediawiki-noisy-planned").resolve()
+    assert load_design(new_design.directory) == new_design
+    order = new_design.experiment.design
     assert (order.repeats, order.looked_after, order.budget_s) == (8, (4, 6, 8), None)
 
 
@@ -232,18 +269,32 @@ def test_the_place_of_the_fleet_stays_and_its_blocks_are_bounded(tmp_path: Path)
 def test_each_pair_is_met_again_then_new_ones_as_long_as_there_is_time(
     tmp_path: Path, arms: str, measure_s: int, blocks: int
 ) -> None:
-    """Six rounds; 180 s of blocks of that length, with 1 s of warm-up."""
-    short = TOML.replace("measure = 60", f"measure = {measure_s}").replace("= 15\n", "= 1\n")
-    short = short.replace("at_s = 10.0\nfor_s = 15.0", "at_s = 1.0\nfor_s = 1.0")
-    short = short.replace("at_s = 20.0", "at_s = 2.0")
-    folder = measured_run(tmp_path / "run", arms=arms, rounds=6, toml=short)
-    made = planned_design(outcome(folder))
-    assert isinstance(made, Design)
-    assert made.experiment.design.repeats == blocks
+    """The measured run has six rounds; there are 180 s for blocks, each with 1 s of warm-up."""
+    toml = TOML.replace("measure = 60", f"measure = {measure_s}").replace("= 15\n", "= 1\n")
+    toml = toml.replace("at_s = 10.0\nfor_s = 15.0", "at_s = 1.0\nfor_s = 1.0")
+    toml = toml.replace("at_s = 20.0", "at_s = 2.0")
+    folder = measured_run(tmp_path / "run", arms=arms, rounds=6, toml=toml)
+    new_design = planned_design(outcome(folder))
+    assert isinstance(new_design, Design)
+    assert new_design.experiment.design.repeats == blocks
+
+
+@pytest.mark.parametrize(
+    ("minutes", "looks"),
+    [(1, (4,)), (8, (4, 5, 6)), (20, (4, 6, 9, 11, 14, 16)), (500, (4, 23, 42, 62, 81, 100))],
+)
+def test_more_time_makes_more_blocks_and_looks_but_no_later_first_look(
+    tmp_path: Path, minutes: float, looks: tuple[int, ...]
+) -> None:
+    """Blocks of 75 s, and four pairs before the first look."""
+    folder = measured_run(tmp_path / "run")
+    new_design = planned_design(outcome(folder), 60 * minutes)
+    assert isinstance(new_design, Design)
+    assert new_design.experiment.design.looked_after == looks
 
 
 def test_a_kind_that_plans_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         kinds.check_plans(load_design("press-load"), "--close")
-    assert caught.value.place == "--close"
+    assert error.value.place == "--close"
     kinds.check_plans(design(tmp_path), "--close")

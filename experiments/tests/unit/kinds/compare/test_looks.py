@@ -1,4 +1,4 @@
-"""The end of a run that decides: the blocks that count, and the kept and shown values."""
+"""A run that ends once it has decided: which blocks count, what is kept and what is shown."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def order(**keys: Any) -> Order:
 
 
 def records(block: Block, factor: float) -> pl.DataFrame:
-    """A block's requests; the second arm is `factor` times as fast, each pair a bit other."""
+    """A block's requests; the second arm is `factor` times as fast, and pairs differ a little."""
     rng = np.random.default_rng(block.pair)
-    times = 1.0 if block.arm == "baseline" else factor
-    latency_ms = 100.0 * np.exp(rng.normal(0.0, 0.3, 100)) / times
+    speed = 1.0 if block.arm == "baseline" else factor
+    latency_ms = 100.0 * np.exp(rng.normal(0.0, 0.3, 100)) / speed
     rows = ({"arm": block.arm, "repeat": block.repeat, "pair": block.pair, "index": index,
-             "intended_s": 50.0 * block.repeat + index / 5.0, "latency_ms": float(one)}
-            for index, one in enumerate(latency_ms))  # fmt: skip
+             "intended_s": 50.0 * block.repeat + index / 5.0, "latency_ms": float(latency)}
+            for index, latency in enumerate(latency_ms))  # fmt: skip
     return requests(rows)
 
 
 @dataclass
 class Runner:
-    """Runs no block: its records are made."""
+    """Runs no block: makes up its records."""
 
     factor: float
     spoils: set[int] = field(default_factory=set)
@@ -62,8 +62,8 @@ class Runner:
     def run(self, block: Block, *_: Any) -> None:
         stolen = 0.5 if len(self.ran) in self.spoils else 0.0
         self.host.append(HostBlock(block.repeat, block.arm, 0.5, stolen, 20.0, 60))
-        found = records(block, 100.0 if stolen else self.factor)
-        self.handles.append(type("Handle", (), {"records": staticmethod(lambda: found)}))
+        frame = records(block, 100.0 if stolen else self.factor)
+        self.handles.append(type("Handle", (), {"records": staticmethod(lambda: frame)}))
         self.ran.append(block)
 
     def set_aside(self, *_: Any) -> None:
@@ -72,7 +72,7 @@ class Runner:
 
 @dataclass
 class Stage:
-    """As much of a testbed as a measurement needs."""
+    """The parts of a testbed that a measurement needs."""
 
     design: Any
     quiet_wait_s: float = 0.0
@@ -86,8 +86,8 @@ class Stage:
     def recorder(self) -> Any:
         return self
 
-    def look(self, at: float, title: str, text: str) -> None:
-        del at, text
+    def look(self, at_s: float, title: str, text: str) -> None:
+        del at_s, text
         self.marks.append(title)
 
     def keep(self, write: Any) -> None:
@@ -100,10 +100,10 @@ def run(
     """The manifest of a run of mediawiki-noisy's two arms with this `[design]`."""
     design = load_design("mediawiki-noisy")
     arms = dict(list(design.experiment.arms.items())[:2])
-    named = dict(zip(("baseline", "replicated"), arms.values(), strict=True))
+    renamed_arms = dict(zip(("baseline", "replicated"), arms.values(), strict=True))
     experiment = design.experiment.model_copy(
         update={
-            "arms": named,
+            "arms": renamed_arms,
             "load": design.experiment.load.at(4.0),
             "slo": design.experiment.slo.model_copy(update={"preregistered": False}),
             "design": Order.model_validate({**ABBA, "repeats": 4, **keys}),
@@ -112,40 +112,44 @@ def run(
     testbed = Stage(replace(design, experiment=experiment, prediction=None), quiet_wait_s)
     monkeypatch.setattr(measuring, "blocks_on", lambda _: runner)
     measuring.measure(testbed)  # type: ignore[arg-type]
-    found = [write(Path()) for write in testbed.kept]
-    return (found[0]["decided"] if found else None), testbed
+    manifests = [write(Path()) for write in testbed.kept]
+    return (manifests[0]["decided"] if manifests else None), testbed
 
 
 def test_blocks_go_on_until_the_figure_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = Runner(3.0)
-    found, testbed = run(monkeypatch, runner, decide="p95")
-    assert found is not None
+    decided, testbed = run(monkeypatch, runner, decide="p95")
+    assert decided is not None
     assert len(runner.ran) == 8, "two repeats of ABBA"
     assert testbed.marks == ["look 1 of 3"]
-    assert (found["ended_by"], found["decided_by"], found["missing"]) == ("figure", "figure", [])
-    [only] = found["looks"]
-    assert (only["repeats"], only["blocks"]) == (2, 8)
-    assert 0.0 < only["level"] < only["slo_level"] < 0.1
-    assert only["comparisons"]["replicated"]["decided"] == "faster"
+    assert (decided["ended_by"], decided["decided_by"], decided["missing"]) == (
+        "figure",
+        "figure",
+        [],
+    )
+    [look] = decided["looks"]
+    assert (look["repeats"], look["blocks"]) == (2, 8)
+    assert 0.0 < look["level"] < look["slo_level"] < 0.1
+    assert look["comparisons"]["replicated"]["decided"] == "faster"
 
 
 def test_without_decide_all_repeats_are_measured_and_nothing_is_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runner = Runner(3.0)
-    found, testbed = run(monkeypatch, runner)
-    assert (found, testbed.marks, len(runner.ran)) == (None, [], 16)
+    decided, testbed = run(monkeypatch, runner)
+    assert (decided, testbed.marks, len(runner.ran)) == (None, [], 16)
 
 
 def test_blocks_that_were_set_aside_do_not_count_for_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    quiet, spoilt = Runner(3.0), Runner(3.0, spoils={1, 3})
-    one, _ = run(monkeypatch, quiet, 1.0, decide="p95")
-    other, _ = run(monkeypatch, spoilt, 1.0, decide="p95")
-    assert one is not None
-    assert other is not None
-    assert len(spoilt.ran) == len(quiet.ran) + 2
-    assert other["looks"][0]["blocks"] == one["looks"][0]["blocks"] == 8
-    assert other["looks"][0]["comparisons"] == one["looks"][0]["comparisons"]
+    quiet_runner, spoilt_runner = Runner(3.0), Runner(3.0, spoils={1, 3})
+    quiet_decided, _ = run(monkeypatch, quiet_runner, 1.0, decide="p95")
+    spoilt_decided, _ = run(monkeypatch, spoilt_runner, 1.0, decide="p95")
+    assert quiet_decided is not None
+    assert spoilt_decided is not None
+    assert len(spoilt_runner.ran) == len(quiet_runner.ran) + 2
+    assert spoilt_decided["looks"][0]["blocks"] == quiet_decided["looks"][0]["blocks"] == 8
+    assert spoilt_decided["looks"][0]["comparisons"] == quiet_decided["looks"][0]["comparisons"]
 
 
 @pytest.mark.parametrize(
@@ -160,39 +164,41 @@ def test_a_look_is_due_when_planned_and_where_another_repeat_would_not_fit(
 ) -> None:
     looks = Looks(order(**({"budget_s": budget_s} if budget_s else {})), since=10.0)
     assert looks.due(repeats, 10.0 + spent_s) is due
-    assert looks.over == over
+    assert looks.end_reason == over
 
 
 def test_an_end_by_time_spends_the_error_that_is_left_and_says_what_is_missing() -> None:
     looks = Looks(order(budget_s=100.0), since=0.0)
-    blocks = [Block(n, n // 2, ("baseline", "replicated")[n % 2], 1) for n in range(8)]
+    blocks = [
+        Block(index, index // 2, ("baseline", "replicated")[index % 2], 1) for index in range(8)
+    ]
     frame = pl.concat([
         records(block, 1.0 + 2.0 * (block.pair % 2)) for block in blocks
     ])  # fmt: skip
     assert looks.due(2, 90.0)
     looks.add(2, frame, {"seed": 1, "spec": SPEC}, 90.0)
-    found: Any = looks.to_json()
-    assert (found["ended_by"], found["decided_by"]) == ("budget", None)
-    assert found["missing"] == ["replicated"]
-    assert found["looks"][0]["level"] == pytest.approx(0.05)
-    assert "replicated" in end_words(found)
+    decided: Any = looks.to_json()
+    assert (decided["ended_by"], decided["decided_by"]) == ("budget", None)
+    assert decided["missing"] == ["replicated"]
+    assert decided["looks"][0]["level"] == pytest.approx(0.05)
+    assert "replicated" in end_words(decided)
 
 
 def test_the_page_has_a_row_for_each_look() -> None:
     comparison = {"factor": 2.0, "ci_low": 0.9, "ci_high": 4.4, "decided": "undecided"}
-    told = {**comparison, "ci_low": 1.2, "decided": "faster"}
+    faster = {**comparison, "ci_low": 1.2, "decided": "faster"}
     looks = [
-        {"look": n + 1, "repeats": n + 2, "blocks": 8 + 4 * n, "at_s": 1.0, "level": 0.03,
-         "slo_level": 0.06, "comparisons": {"b": one}, "slo": {"a": "missed", "b": "met"},
-         "decided_by": None}
-        for n, one in enumerate((comparison, told))
+        {"look": index + 1, "repeats": index + 2, "blocks": 8 + 4 * index, "at_s": 1.0,
+         "level": 0.03, "slo_level": 0.06, "comparisons": {"b": figures},
+         "slo": {"a": "missed", "b": "met"}, "decided_by": None}
+        for index, figures in enumerate((comparison, faster))
     ]  # fmt: skip
     decided = {"figure": "p95", "planned": [2, 3, 4], "budget_s": None, "ended_by": "figure",
                "decided_by": "figure", "missing": [], "looks": looks}  # fmt: skip
-    found: Any = decided_values({"decided": decided})
-    assert found is not None
-    assert len(found["table"].rows) == 2
-    assert [row[3].mood for row in found["table"].rows] == ["unknown", "good"]
+    values: Any = decided_values({"decided": decided})
+    assert values is not None
+    assert len(values["table"].rows) == 2
+    assert [row[3].mood for row in values["table"].rows] == ["unknown", "good"]
     assert decided_values({}) is None
     none_yet = decided_values({"decided": {**decided, "looks": [], "ended_by": ""}})
     assert none_yet is not None
@@ -200,14 +206,19 @@ def test_the_page_has_a_row_for_each_look() -> None:
 
 
 def test_the_report_has_the_interval_of_the_last_look() -> None:
-    made = fake_run(measure_s=30.0)
-    plain = made.summary()
-    looked = {**made.manifest, "decided": {"looks": [{"level": 0.01, "slo_level": 0.02}]}}
-    wider = made.summary(manifest=looked)
-    before, after = (one["improvement"]["p95"] for one in (plain, wider))
-    assert after["factor"] == before["factor"]
-    assert after["ci_low"] < before["ci_low"] < before["ci_high"] < after["ci_high"]
-    shares = [one["slo"]["arms"]["baseline"]["shares"]["p95_ms"] for one in (plain, wider)]
+    fake = fake_run(measure_s=30.0)
+    plain_summary = fake.summary()
+    manifest = {**fake.manifest, "decided": {"looks": [{"level": 0.01, "slo_level": 0.02}]}}
+    looked_summary = fake.summary(manifest=manifest)
+    plain_p95, looked_p95 = (
+        summary["improvement"]["p95"] for summary in (plain_summary, looked_summary)
+    )
+    assert looked_p95["factor"] == plain_p95["factor"]
+    assert looked_p95["ci_low"] < plain_p95["ci_low"] < plain_p95["ci_high"] < looked_p95["ci_high"]
+    shares = [
+        summary["slo"]["arms"]["baseline"]["shares"]["p95_ms"]
+        for summary in (plain_summary, looked_summary)
+    ]
     assert shares[1]["low"] < shares[0]["low"]
 
 
@@ -224,7 +235,9 @@ def test_a_design_that_cannot_decide_is_refused(keys: dict[str, Any]) -> None:
 
 def test_a_kind_that_measures_all_repeats_refuses_decide() -> None:
     design = load_design("apache-capacity")
-    own = design.experiment.design.model_copy(update={"decide": "p95"})
-    asked = replace(design, experiment=design.experiment.model_copy(update={"design": own}))
+    order_section = design.experiment.design.model_copy(update={"decide": "p95"})
+    deciding = replace(
+        design, experiment=design.experiment.model_copy(update={"design": order_section})
+    )
     with pytest.raises(InputError, match="decide"):
-        kinds.section_of(kinds.kind_of(asked), asked)
+        kinds.section_of(kinds.kind_of(deciding), deciding)

@@ -29,8 +29,10 @@ def run() -> FakeRun:
 
 def summary_of(run: FakeRun, plan: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
     """The summary of a run of a plan's fleet; `changes` are the manifest's."""
-    asked = Prediction.model_validate(plan or run.prediction)
-    return run.summary(manifest={**run.manifest, **changes}, hosts=run.hosts, prediction=asked)
+    predicted_plan = Prediction.model_validate(plan or run.prediction)
+    return run.summary(
+        manifest={**run.manifest, **changes}, hosts=run.hosts, prediction=predicted_plan
+    )
 
 
 def rows_of(summary: dict[str, Any]) -> dict[str, list[str]]:
@@ -89,15 +91,15 @@ def test_what_was_not_predicted_or_not_measured_is_named(run: FakeRun) -> None:
 
 
 def test_what_a_run_of_minutes_cannot_say_of_a_year_is_said(run: FakeRun) -> None:
-    words = " ".join(availability_words(summary_of(run)["predicted"]))
-    assert "is not measured by a run of" in words
-    assert "0 crashes of their own in" in words
-    assert "expected from the stated 1 a node and year" in words
-    assert "fail-over of 15 s and repair of 86,400 s were not put to the test" in words
+    text = " ".join(availability_words(summary_of(run)["predicted"]))
+    assert "is not measured by a run of" in text
+    assert "0 crashes of their own in" in text
+    assert "expected from the stated 1 a node and year" in text
+    assert "fail-over of 15 s and repair of 1 day were not put to the test" in text
     spec = {**run.manifest["spec"], "rates": {}}
-    silent = " ".join(availability_words(summary_of(run, spec=spec)["predicted"]))
-    assert "The design states no crash rate" in silent
-    assert "put to the test" not in silent
+    text_without_rate = " ".join(availability_words(summary_of(run, spec=spec)["predicted"]))
+    assert "The design states no crash rate" in text_without_rate
+    assert "put to the test" not in text_without_rate
 
 
 @pytest.fixture
@@ -124,6 +126,9 @@ def test_each_limit_of_the_promise_is_answered_and_what_broke_it_and_both_costs_
     assert "70.00 USD" in sentence
     assert "90.00 USD" in sentence
     assert promise_table(run.summary()) is None
+    assert "--close-minutes" not in sentence
+    promised["promise"]["verdict"] = "undecided"
+    assert promise_sentence(promised).endswith("decide it: run --close --close-minutes 20.")
 
 
 def test_a_planned_fleets_cost_stands_beside_that_of_the_fleet_before(
@@ -145,6 +150,12 @@ def test_a_plan_that_was_undecided_is_not_said_to_have_broken_a_promise(
     sentence = promise_sentence(promised)
     assert sentence.startswith("The plan was undecided and promised nothing; its fleet misses")
     assert "by p99" in sentence
+    table = promise_table(promised)
+    assert table is not None
+    assert table.head[-1] == "SLO"
+    assert [row[-1].text for row in table.rows] == ["met", "missed"]
+    promised["promise"]["refused"] = True
+    assert promise_sentence(promised).startswith("The plan refused this cheaper fleet; its fleet")
 
 
 def test_figures_with_an_interval_are_counted_and_those_without_are_not_spoken_of(
@@ -152,8 +163,10 @@ def test_figures_with_an_interval_are_counted_and_those_without_are_not_spoken_o
 ) -> None:
     assert coverage_words(promised) == ""
     error = {"predicted_ms": 231.0, "log_spread": 0.7, "freedom": 4.0}
-    found = summary_of(run, prediction(margin={"p95_ms": error, "p99_ms": None}))
-    assert found["promise"]["figures"]["judged"] == 1
-    assert "90 %" in coverage_words(found)
-    cell = next(row[1] for row in predicted_table(found["predicted"]).rows if row[0].text == "p95")
+    summary = summary_of(run, prediction(margin={"p95_ms": error, "p99_ms": None}))
+    assert summary["promise"]["figures"]["judged"] == 1
+    assert "90 %" in coverage_words(summary)
+    cell = next(
+        row[1] for row in predicted_table(summary["predicted"]).rows if row[0].text == "p95"
+    )
     assert " to " in cell.about

@@ -41,7 +41,7 @@ def requests() -> pl.DataFrame:
 
 
 class _Host:
-    """Runs no block; `spoils` says which of them, in order of running, the host spoils."""
+    """Runs no block; the host spoils those whose numbers, in order of running, are in `spoils`."""
 
     def __init__(self, requests: pl.DataFrame, spoils: set[int]) -> None:
         self._requests = requests
@@ -65,11 +65,13 @@ class _Host:
 
 
 def _measured(host: _Host, count: int) -> str:
-    asked = [Block(n, n // 2, "ab"[n % 2], n // 2) for n in range(count)]
+    asked_blocks = [Block(index, index // 2, "ab"[index % 2], index // 2) for index in range(count)]
     text = io.StringIO()
     runner: Any = host
-    done = list(measure_with_retries(runner, asked, Narrator(Console(file=text, width=200))))
-    assert done == asked
+    measured_blocks = list(
+        measure_with_retries(runner, asked_blocks, Narrator(Console(file=text, width=200)))
+    )
+    assert measured_blocks == asked_blocks
     return text.getvalue()
 
 
@@ -80,18 +82,18 @@ def test_only_a_spoiled_block_comes_again_with_its_seed_and_a_number_of_its_own(
     host = _Host(requests, spoils)
     assert ("again" in _measured(host, 4)) is bool(spoils)
     assert [block.repeat for block in host.ran] == repeats
-    again = [(block.repeat, block.pair, block.arm, block.seed) for block in host.ran]
-    assert again[1] == (1, 0, "b", 0)
-    assert again[2] == ((2, 0, "b", 0) if spoils else (2, 1, "a", 1))
+    ran = [(block.repeat, block.pair, block.arm, block.seed) for block in host.ran]
+    assert ran[1] == (1, 0, "b", 0)
+    assert ran[2] == ((2, 0, "b", 0) if spoils else (2, 1, "a", 1))
     assert host.discarded == list(spoils)
 
 
 def test_the_tries_of_a_block_and_of_a_run_are_bounded(requests: pl.DataFrame) -> None:
     host = _Host(requests, set(range(100)))
-    said = _measured(host, 8)
+    text = _measured(host, 8)
     assert len(host.ran) == 8 + 4  # at most half as many again
     assert host.discarded == [0, 1, 3, 4]  # three tries of the first block, three of the second
-    assert said.count("that was the last try") == 8
+    assert text.count("that was the last try") == 8
 
 
 def test_what_spoils_a_block_is_the_hosts_doing(requests: pl.DataFrame) -> None:
@@ -102,13 +104,13 @@ def test_what_spoils_a_block_is_the_hosts_doing(requests: pl.DataFrame) -> None:
     assert spoiled_by(QUIET, requests) == ""
     assert spoiled_by(STOLEN, requests) == "other guests took 12% of the cores"
     assert spoiled_by(DISTURBED, requests) == "other work on this host took 31% of the cores"
-    little = dataclasses.replace(DISTURBED, others_share=0.08)
-    assert spoiled_by(little, requests) == ""
+    little_disturbed = dataclasses.replace(DISTURBED, others_share=0.08)
+    assert spoiled_by(little_disturbed, requests) == ""
     assert spoiled_by(QUIET, late("warm-up")) == ""
     assert "requests left late" in spoiled_by(QUIET, late("measure"))
-    dropped = requests.with_columns(outcome=pl.lit("dropped"))
-    refused = requests.with_columns(lag_ms=pl.lit(0.5), outcome=pl.lit("connection_error"))
-    for block in (dropped, refused):  # the fleet's doing
+    dropped_requests = requests.with_columns(outcome=pl.lit("dropped"))
+    refused_requests = requests.with_columns(lag_ms=pl.lit(0.5), outcome=pl.lit("connection_error"))
+    for block in (dropped_requests, refused_requests):  # the fleet's doing
         assert spoiled_by(QUIET, block) == ""
 
 
@@ -121,7 +123,9 @@ def test_a_lag_is_late_above_1_ms_and_5_percent_for_a_block_and_a_run_alike(
 ) -> None:
     def voids(block: pl.DataFrame) -> bool:
         figures = user_metrics(measured(prepared(block, 6000.0)), 60.0, Ideal(None, "none"))
-        return measurement_reasons({"baseline": figures}, None) != []
+        reasons = measurement_reasons({"baseline": figures}, None)
+        assert all("lower rate_per_s" in reason for reason in reasons), "it says what to do"
+        return reasons != []
 
     block = requests.with_columns(latency_ms=pl.lit(median_ms), lag_ms=pl.lit(lag_ms))
     assert voids(block) is late
@@ -130,16 +134,22 @@ def test_a_lag_is_late_above_1_ms_and_5_percent_for_a_block_and_a_run_alike(
 
 
 def test_the_help_names_the_kinds_that_measure_a_spoiled_block_again() -> None:
-    [written] = [one.help for one in command("run").params if one.name == "quiet_wait_s"]
-    named = {name for name in kinds.names() if re.search(rf"\b{name}\b", written)}
-    found = {name: kinds.find(name) for name in kinds.names()}
-    again = {n for n, kind in found.items() if isinstance(kind, CompareKind) and kind.needs_fleet}
-    assert named == again
+    [help_text] = [
+        parameter.help for parameter in command("run").params if parameter.name == "quiet_wait_s"
+    ]
+    named_kinds = {name for name in kinds.names() if re.search(rf"\b{name}\b", help_text)}
+    found_kinds = {name: kinds.find(name) for name in kinds.names()}
+    retrying = {
+        name
+        for name, kind in found_kinds.items()
+        if isinstance(kind, CompareKind) and kind.needs_fleet
+    }
+    assert named_kinds == retrying
 
 
 def test_what_was_set_aside_is_in_no_figure(tmp_path: Path) -> None:
     run = fake_run()
-    whole = read_folder(run.write(tmp_path / "whole"))
+    whole_run = read_folder(run.write(tmp_path / "whole"))
     run.events.append(
         event(80.0, "block", "baseline", "spoiled", arm="baseline", repeat=0, text="stolen")
     )
@@ -148,18 +158,20 @@ def test_what_was_set_aside_is_in_no_figure(tmp_path: Path) -> None:
         dataclasses.asdict(dataclasses.replace(QUIET, spoiled="stolen"))
     ]
     folder = run.write(tmp_path / "part")
-    part = read_folder(folder)
-    assert {window.repeat for window in part.windows} == {1, 2, 3}
-    assert {window.repeat for window in whole.windows} == {0, 1, 2, 3}
-    first = [window for window in whole.windows if window.repeat == 0 and window.what == "arm"]
-    inside = pl.col("time_s").is_between(first[0].start_s, first[0].end_s)
+    part_run = read_folder(folder)
+    assert {window.repeat for window in part_run.windows} == {1, 2, 3}
+    assert {window.repeat for window in whole_run.windows} == {0, 1, 2, 3}
+    arm_windows = [
+        window for window in whole_run.windows if window.repeat == 0 and window.what == "arm"
+    ]
+    in_window = pl.col("time_s").is_between(arm_windows[0].start_s, arm_windows[0].end_s)
     for name in ("arbiters", "hosts"):
-        assert getattr(whole, name).filter(inside).height > 0
-        assert getattr(part, name).filter(inside).height == 0
-        assert getattr(part, name).height > 0
-    injected = [folder.summary["faults"]["injected"] for folder in (whole, part)]
-    assert injected[1] < injected[0]
-    table = host_table(part.manifest["host"]["blocks"])
+        assert getattr(whole_run, name).filter(in_window).height > 0
+        assert getattr(part_run, name).filter(in_window).height == 0
+        assert getattr(part_run, name).height > 0
+    fault_counts = [folder.summary["faults"]["injected"] for folder in (whole_run, part_run)]
+    assert fault_counts[1] < fault_counts[0]
+    table = host_table(part_run.manifest["host"]["blocks"])
     assert table is not None
     assert table.rows[0][-1].text == "set aside: stolen"
     events = read_events(folder / "events.jsonl")

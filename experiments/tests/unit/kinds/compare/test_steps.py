@@ -8,10 +8,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from experiments.kinds.compare.figures import all_figures
 from experiments.kinds.compare.folder import RunFolder, read_folder
 from experiments.kinds.compare.headline import headline, is_a_chain
-from experiments.kinds.compare.page import write_report
+from experiments.kinds.compare.page import write_page
 from experiments.kinds.compare.steps import (
     closing_lines,
     main_sentence,
@@ -23,8 +22,8 @@ from experiments.record.metrics.summary import summarize_run
 from experiments.tests.report_fixture import fake_run
 
 
-def settings(policy: str, web: int, **more: Any) -> dict[str, Any]:
-    return {"settings": {"web": {"policy": policy, "replicas": web, **more},
+def settings(policy: str, web: int, **web_settings: Any) -> dict[str, Any]:
+    return {"settings": {"web": {"policy": policy, "replicas": web, **web_settings},
                          "db": {"policy": policy, "replicas": 1}}}  # fmt: skip
 
 
@@ -32,18 +31,18 @@ CHAIN = {"baseline": settings("round-robin", 1), "replicated": settings("tad", 1
          "copied": settings("tad", 2, tokens=3)}  # fmt: skip
 
 
-def three_arms(folder: Path, last: dict[str, Any]) -> Path:
-    """A run whose third arm, of these settings, is the second one's requests, twice as fast."""
+def three_arms(folder: Path, last_settings: dict[str, Any]) -> Path:
+    """A run; its third arm has these settings and the second one's requests at half the latency."""
     run = fake_run(seed=4, measure_s=20.0, rate_per_s=6.0)
-    second = run.requests.filter(pl.col("arm") == "replicated")
+    second_requests = run.requests.filter(pl.col("arm") == "replicated")
     latency_ms = pl.col("latency_ms") / 2.0
-    third = second.with_columns(
+    third_requests = second_requests.with_columns(
         pl.lit("copied").alias("arm"),
         done_s=pl.col("intended_s") + latency_ms / 1000.0,
         latency_ms=latency_ms,
     )
-    run.requests = pl.concat([run.requests, third])
-    run.manifest["spec"]["arms"] = {**CHAIN, "copied": last}
+    run.requests = pl.concat([run.requests, third_requests])
+    run.manifest["spec"]["arms"] = {**CHAIN, "copied": last_settings}
     run.hosts = run.hosts.head(0)
     return run.write(folder)
 
@@ -64,18 +63,18 @@ def test_every_arm_is_compared_with_the_baseline(chain: Path) -> None:
     assert list(summary["comparison"]) == ["replicated", "copied"]
     for name, entry in summary["comparison"]["replicated"].items():
         assert entry["factor"] == summary["improvement"][name]["factor"]
-        copied = summary["comparison"]["copied"][name]
-        assert copied["factor"] == pytest.approx(2 * entry["factor"])
+        copied_entry = summary["comparison"]["copied"][name]
+        assert copied_entry["factor"] == pytest.approx(2 * entry["factor"])
 
 
 def test_two_arms_have_no_comparison_beside_their_improvement(tmp_path: Path) -> None:
     folder = fake_run(seed=4, measure_s=20.0, rate_per_s=4.0).write(tmp_path)
     assert summarize_run(folder).body["comparison"] == {}
-    assert "comparison-table" not in write_report(folder).read_text()
+    assert "comparison-table" not in write_page(folder).read_text()
 
 
 def test_the_page_shows_every_arm_with_its_policy_and_what_it_sent_twice(both: Path) -> None:
-    page = write_report(both).read_text()
+    page = write_page(both).read_text()
     table = page[page.index('id="comparison-table"') :]
     table = table[: table.index("</table>")]
     for text in ("baseline", "replicated", "copied", "hedge", "2, "):
@@ -86,33 +85,24 @@ def test_the_page_shows_every_arm_with_its_policy_and_what_it_sent_twice(both: P
     assert "improvement-table" not in page
 
 
-def test_the_figure_of_two_of_many_arms_says_which_they_are(both: Path) -> None:
-    """A page has it where an older result has no `comparison`."""
-    run = read_folder(both)
-    improvement = run.summary["improvement"]
-    for arms, other in ((run.arms, "replicated"), (run.arms[:2], "the other arm")):
-        shown = RunFolder(both, summary={"improvement": improvement}, arms=arms)
-        assert f"Left of 1 {other} is slower." in all_figures(shown)["improvement"].caption
-
-
 def test_each_neighbour_is_compared_that_differs_in_one_thing(chain: Path, both: Path) -> None:
     body = summarize_run(chain).body
-    first, second = body["steps"]
-    assert [(one["base"], one["arm"], one["thing"]) for one in (first, second)] == [
+    first_step, second_step = body["steps"]
+    assert [(step["base"], step["arm"], step["thing"]) for step in (first_step, second_step)] == [
         ("baseline", "replicated", "choice"), ("replicated", "copied", "copies"),
     ]  # fmt: skip
-    assert first["factors"] == body["comparison"]["replicated"]
-    assert second["factors"]["p95"]["factor"] == pytest.approx(2.0)
+    assert first_step["factors"] == body["comparison"]["replicated"]
+    assert second_step["factors"]["p95"]["factor"] == pytest.approx(2.0)
     assert is_a_chain(body)
     body = summarize_run(both).body
-    assert [one["arm"] for one in body["steps"]] == ["replicated"]
+    assert [step["arm"] for step in body["steps"]] == ["replicated"]
     assert not is_a_chain(body)
 
 
 def test_the_page_begins_with_what_each_step_brought(chain: Path) -> None:
-    page, run = write_report(chain).read_text(), read_folder(chain)
-    said = main_sentence(run)
-    assert said.index("(replicated)") < said.index("(copied)")
+    page, run = write_page(chain).read_text(), read_folder(chain)
+    sentence = main_sentence(run)
+    assert sentence.index("(replicated)") < sentence.index("(copied)")
     assert closing_lines(run) == [verdict(run)]
     assert 'id="steps-table"' in page
     assert 'id="gain-table"' not in page
@@ -120,11 +110,11 @@ def test_the_page_begins_with_what_each_step_brought(chain: Path) -> None:
 
 def test_a_step_is_undecided_where_its_interval_contains_1() -> None:
     run = made({"p95": (9.71, 5.27, 17.9), "p99": (2.4, 0.9, 6.0)})
-    said = main_sentence(run)
-    assert "p95 9.71 × lower (5.27 to 17.9)" in said
-    assert "p99 undecided (0.900 to 6.00)" in said
-    worse = main_sentence(made({"p95": (0.5, 0.25, 0.8), "p99": (2.4, 0.9, 6.0)}))
-    assert "p95 2.00 × higher (1.25 to 4.00)" in worse
+    sentence = main_sentence(run)
+    assert "p95 9.71 × lower (5.27 to 17.9)" in sentence
+    assert "p99 undecided (0.900 to 6.00)" in sentence
+    slower_sentence = main_sentence(made({"p95": (0.5, 0.25, 0.8), "p99": (2.4, 0.9, 6.0)}))
+    assert "p95 2.00 × higher (1.25 to 4.00)" in slower_sentence
 
 
 def test_a_percentile_with_too_few_requests_beyond_it_says_nothing_of_a_step() -> None:
@@ -162,10 +152,10 @@ def test_a_run_that_is_not_valid_says_nothing_of_steps() -> None:
 
 
 def made(factors: dict[str, tuple[float, float, float]]) -> RunFolder:
-    """A valid run of three arms whose two steps have these factors, with twice the work at last."""
-    found = {
-        name: {"factor": times, "ci_low": low, "ci_high": high, "insufficient": False}
-        for name, (times, low, high) in factors.items()
+    """A valid run of three arms; both steps have these factors, the last doubles the work."""
+    entries = {
+        name: {"factor": factor, "ci_low": low, "ci_high": high, "insufficient": False}
+        for name, (factor, low, high) in factors.items()
     }
     arms = ("baseline", "chosen", "copied")
     return RunFolder(
@@ -177,14 +167,14 @@ def made(factors: dict[str, tuple[float, float, float]]) -> RunFolder:
             "arms": {arm: {"requests": 100} for arm in arms},
             "replication": {
                 arm: {
-                    "db": {"received": 1000 * r, "replicas_sent": 1000 * r},
-                    "web": {"received": 100, "replicas_sent": 100 * r},
+                    "db": {"received": 1000 * copies, "replicas_sent": 1000 * copies},
+                    "web": {"received": 100, "replicas_sent": 100 * copies},
                 }
-                for arm, r in zip(arms, (1, 1, 2), strict=True)
+                for arm, copies in zip(arms, (1, 1, 2), strict=True)
             },
             "steps": [
-                {"base": "baseline", "arm": "chosen", "thing": "choice", "factors": found},
-                {"base": "chosen", "arm": "copied", "thing": "copies", "factors": found},
+                {"base": "baseline", "arm": "chosen", "thing": "choice", "factors": entries},
+                {"base": "chosen", "arm": "copied", "thing": "copies", "factors": entries},
             ],
         },
         arms=list(arms),

@@ -1,4 +1,4 @@
-"""A client of rows that is a few lines of Python."""
+"""A client for rows: a few lines of Python stand in for the real program."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ from experiments.tests.limplock_small import PROGRAM
 
 @pytest.fixture
 def clients(tmp_path: Path) -> Iterator[Clients]:
-    found = Clients([sys.executable, "-c", PROGRAM], tmp_path / "log")
-    yield found
-    found.close()
+    row_clients = Clients([sys.executable, "-c", PROGRAM], tmp_path / "log")
+    yield row_clients
+    row_clients.close()

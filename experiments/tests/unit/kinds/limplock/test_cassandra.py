@@ -56,7 +56,7 @@ LACKS_ONE = HEAD + (
     b"\0\0\0\t127.0.0.3\0\0\0\x0bUNREACHABLE\x0b\0\0\0\1\0\0\0\t127.0.0.1\0"
 )
 CALL = b"\x80\1\0\1\0\0\0\x18describe_schema_versions\0\0\0\0\0"
-# A client of a store that is its target's word: it is there, it is empty, or nobody answers it.
+# A client whose target names the state of the store: full, empty, or silent.
 CLIENT = """\
 import java.util.Collections;
 import java.util.List;
@@ -105,41 +105,41 @@ def test_all_nodes_are_replicas_once_each_reaches_all(
     monkeypatch: pytest.MonkeyPatch, generation: str, ask: str, good: object, bad: object
 ) -> None:
     system, row = system_of(generation), rows()["C1"]
-    said: dict[str, object] = {node.control: good for node in NODES}
-    monkeypatch.setattr(module_of(system), ask, lambda *words: said[words[-1]])
+    answers: dict[str, object] = {node.control: good for node in NODES}
+    monkeypatch.setattr(module_of(system), ask, lambda *arguments: answers[arguments[-1]])
     parts = system.parts(row)
     assert parts == {"replica": ("ring-1", "ring-2", "ring-3")}
     assert system.asked_machine(row, parts, "ring-1") == "ring-2"
     assert system.asked_machine(row, parts, "ring-3") == "ring-1"
-    said[NODES[1].control] = bad
+    answers[NODES[1].control] = bad
     with pytest.raises(NotStable):
         system.parts(row)
 
 
 def test_the_paper_s_release_is_asked_in_thrift_and_may_be_silent() -> None:
     thrift = module_of(system_of("old"))._thrift
-    heard = b""
+    request = b""
     with socket.create_server(("127.9.1.60", 9160)) as server:
 
         def serve() -> None:
-            nonlocal heard
+            nonlocal request
             connection, _ = server.accept()
             with connection:
-                heard = connection.recv(1024)
+                request = connection.recv(1024)
                 connection.sendall(struct.pack(">I", len(LACKS_ONE)) + LACKS_ONE)
 
-        serving = threading.Thread(target=serve)
-        serving.start()
+        thread = threading.Thread(target=serve)
+        thread.start()
         assert thrift("describe_schema_versions", "127.9.1.60") == LACKS_ONE
-        serving.join()
-    assert heard == struct.pack(">I", len(CALL)) + CALL
+        thread.join()
+    assert request == struct.pack(">I", len(CALL)) + CALL
     assert thrift("describe_schema_versions", "127.9.1.60") == b""
 
 
 def test_metrics_are_sums_of_what_a_node_exports(monkeypatch: pytest.MonkeyPatch) -> None:
     system = system_of("new")
-    said = {NODES[0].control: NEW, NODES[1].control: OLD, NODES[2].control: ""}
-    monkeypatch.setattr(module_of(system), "exported", said.get)
+    answers = {NODES[0].control: NEW, NODES[1].control: OLD, NODES[2].control: ""}
+    monkeypatch.setattr(module_of(system), "exported", answers.get)
     assert system.look("ring-1") == {"to_peers_pending": 33.0, "to_peers_timed_out": 1858.0,
                                      "dropped": 5.0, "speculative_reads": 231.0,
                                      "reads_pending": 7.0, "writes_active": 6.0, "hints": 1628.0,
@@ -163,37 +163,41 @@ def test_each_generation_is_asked_by_a_client_of_its_own(
 
 
 def test_a_row_s_consistency_is_asked_for_and_puts_beside_it_are_many_at_once() -> None:
-    system, known = system_of("new"), rows()
-    puts = system.operation(known["C1"], known["C1"].workload, 6000, "ring-2")
-    assert (puts.operation, puts.count, puts.keys, puts.target[-6:]) == (
+    system, known_rows = system_of("new"), rows()
+    put_task = system.operation(known_rows["C1"], known_rows["C1"].workload, 6000, "ring-2")
+    assert (put_task.operation, put_task.count, put_task.keys, put_task.target[-6:]) == (
         "put-quorum", 6000, 6000, " 1 99p",
     )  # fmt: skip
-    beside = known["C3"].beside
-    assert beside is not None
-    heavy = system.operation(known["C3"], beside, 0, "ring-2")
-    assert (heavy.operation, heavy.count, heavy.target[-7:]) == ("put-all", 0, " 32 99p")
-    assert heavy.keys > 1
-    assert heavy.gap_s > 0
+    side_load = known_rows["C3"].beside
+    assert side_load is not None
+    heavy_task = system.operation(known_rows["C3"], side_load, 0, "ring-2")
+    assert (heavy_task.operation, heavy_task.count, heavy_task.target[-7:]) == (
+        "put-all",
+        0,
+        " 32 99p",
+    )
+    assert heavy_task.keys > 1
+    assert heavy_task.gap_s > 0
 
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Shared parts of both generations' clients, on a store that is made up."""
+    """Compiles what both generations' clients share, with a made-up store."""
     folder = tmp_path_factory.mktemp("classes")
     role = load_design("limplock-cassandra").roles["cassandra"].directory
     (folder / "Made.java").write_text(CLIENT)
-    shared = [role.parent / "java/Lanes.java", role / "CassandraClient.java"]
-    sources = [str(path) for path in (*shared, folder / "Made.java")]
+    shared_sources = [role.parent / "java/Lanes.java", role / "CassandraClient.java"]
+    sources = [str(path) for path in (*shared_sources, folder / "Made.java")]
     subprocess.run(["javac", "-proc:none", "-d", str(folder), *sources], check=True)
     return folder
 
 
 @pytest.fixture
 def clients(classes: Path, tmp_path: Path) -> Iterator[Clients]:
-    words = ["java", "-Xmx32m", "-XX:TieredStopAtLevel=1", "-cp", str(classes), "Lanes", "Made"]
-    found = Clients(words, tmp_path / "log")
-    yield found
-    found.close()
+    command = ["java", "-Xmx32m", "-XX:TieredStopAtLevel=1", "-cp", str(classes), "Lanes", "Made"]
+    store_clients = Clients(command, tmp_path / "log")
+    yield store_clients
+    store_clients.close()
 
 
 @pytest.mark.parametrize(
@@ -217,5 +221,5 @@ def test_rows_that_are_asked_for_at_once_are_different_ones(
 ) -> None:
     clients.do(Task("ring-1", "fill-all", "full 1 3 99p", 2, 10, 2), 30.0)
     clients.close()
-    asked = {line for line in (tmp_path / "log").read_text().splitlines() if "asked" in line}
-    assert asked == {f"asked filled-{key}=10 all" for key in range(6)}
+    asked_lines = {line for line in (tmp_path / "log").read_text().splitlines() if "asked" in line}
+    assert asked_lines == {f"asked filled-{key}=10 all" for key in range(6)}

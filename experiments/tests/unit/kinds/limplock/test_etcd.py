@@ -35,14 +35,14 @@ def server(
             "etcd_server_proposals_committed_total": committed}  # fmt: skip
 
 
-def etcd(*told: Mapping[str, float]) -> System:
+def etcd(*metrics: Mapping[str, float]) -> System:
     """A cluster whose servers say this; an empty answer is none."""
 
-    said = dict(zip((node.name for node in NODES), told, strict=True))
+    metrics_of = dict(zip((node.name for node in NODES), metrics, strict=True))
 
     class Told(adapter_of(ROLE)):  # type: ignore[misc]
         def _metrics(self, node: str) -> Mapping[str, float]:
-            return said[node]
+            return metrics_of[node]
 
     return Told(NODES, {})
 
@@ -69,16 +69,16 @@ def test_the_leader_is_who_says_so_and_the_client_asks_another_that_does_not_lim
 def test_a_cluster_that_is_not_whole_is_unsettled(
     told: tuple[Mapping[str, float], ...], got: str
 ) -> None:
-    with pytest.raises(NotStable) as refused:
+    with pytest.raises(NotStable) as error:
         etcd(*told).parts(ROW)
-    assert got in refused.value.got
+    assert got in error.value.got
 
 
 def test_metrics_without_labels_are_read_as_numbers() -> None:
-    found = sys.modules[adapter_of(ROLE).__module__].read_metrics(TEXT)
-    assert found["etcd_server_proposals_committed_total"] == 12417.0
-    assert found["process_resident_memory_bytes"] == 43868160.0
-    assert set(found) == {
+    metrics = sys.modules[adapter_of(ROLE).__module__].read_metrics(TEXT)
+    assert metrics["etcd_server_proposals_committed_total"] == 12417.0
+    assert metrics["process_resident_memory_bytes"] == 43868160.0
+    assert set(metrics) == {
         "etcd_server_has_leader", "etcd_server_heartbeat_send_failures_total",
         "etcd_server_is_leader", "etcd_server_proposals_committed_total",
         "etcd_server_proposals_pending", "process_resident_memory_bytes",

@@ -33,21 +33,21 @@ def kind() -> type[System]:
 def system(kind: type[System], request: pytest.FixtureRequest) -> System:
     settings = load_design("limplock-hadoop").roles["hadoop"].settings
     defaults = {key: setting.default for key, setting in settings.items()}
-    found = kind([JOBS, HISTORY, *WORKERS], {**defaults, "GENERATION": request.param})
-    found.called = {"hdfs": FILES}
-    return found
+    adapter = kind([JOBS, HISTORY, *WORKERS], {**defaults, "GENERATION": request.param})
+    adapter.called = {"hdfs": FILES}
+    return adapter
 
 
 @pytest.fixture
 def say(system: System, monkeypatch: pytest.MonkeyPatch) -> Say:
-    """Has the machine for jobs tell of some of its workers, in the words of the system's release:
-    the first `taken` places for reduces are taken."""
+    """Lets the machine for jobs report these workers in the format of the system's release, with
+    `taken` places for reduces occupied."""
 
     def told(*live: Node, taken: int = 0) -> None:
         def page(url: str) -> str:
             assert url.startswith(f"http://{JOBS.control}:")
-            said = {"new": new, "old": old}[str(system.settings["GENERATION"])](live, taken)
-            return json.dumps(said)
+            answer = {"new": new, "old": old}[str(system.settings["GENERATION"])](live, taken)
+            return json.dumps(answer)
 
         monkeypatch.setattr(metrics_client, "page", page)
 
@@ -55,35 +55,35 @@ def say(system: System, monkeypatch: pytest.MonkeyPatch) -> Say:
 
 
 def new(live: tuple[Node, ...], taken: int) -> dict[str, Any]:
-    """As a ResourceManager's /ws/v1/cluster/nodes."""
+    """The answer of a ResourceManager at /ws/v1/cluster/nodes."""
 
     def resource(maps: int, reduces: int) -> dict[str, Any]:
         kinds = {"memory-mb": 2048, "vcores": 8, "jobs": 4, "maps": maps, "reduces": reduces}
-        listed = [{"name": name, "units": "", "value": many} for name, many in kinds.items()]
-        return {"memory": 2048, "resourceInformations": {"resourceInformation": listed}}
+        resources = [{"name": name, "units": "", "value": value} for name, value in kinds.items()]
+        return {"memory": 2048, "resourceInformations": {"resourceInformation": resources}}
 
-    dead = {"state": "LOST", "nodeHostName": HISTORY.address}
+    lost_node = {"state": "LOST", "nodeHostName": HISTORY.address}
     nodes = [
-        {"state": "RUNNING", "nodeHostName": one.address, "usedResource": resource(0, taken),
-         "totalResource": resource(HAS["maps"][at], HAS["reduces"][at])}
-        for at, one in enumerate(WORKERS)
-        if one in live
+        {"state": "RUNNING", "nodeHostName": worker.address, "usedResource": resource(0, taken),
+         "totalResource": resource(HAS["maps"][index], HAS["reduces"][index])}
+        for index, worker in enumerate(WORKERS)
+        if worker in live
     ]  # fmt: skip
-    return {"nodes": {"node": [dead, *nodes]}}
+    return {"nodes": {"node": [lost_node, *nodes]}}
 
 
 def old(live: tuple[Node, ...], taken: int) -> dict[str, Any]:
-    """As a JobTracker's JobTrackerInfo."""
+    """The JobTrackerInfo bean of a JobTracker."""
     trackers = [
         {
-            "hostname": one.address,
+            "hostname": worker.address,
             "last_seen": 1795508266116,
             "health": "OK",
-            "slots": {"map_slots": HAS["maps"][at], "map_slots_used": 0,
-                      "reduce_slots": HAS["reduces"][at], "reduce_slots_used": taken},
+            "slots": {"map_slots": HAS["maps"][index], "map_slots_used": 0,
+                      "reduce_slots": HAS["reduces"][index], "reduce_slots_used": taken},
         }
-        for at, one in enumerate(WORKERS)
-        if one in live
+        for index, worker in enumerate(WORKERS)
+        if worker in live
     ]  # fmt: skip
     return {"beans": [{"AliveNodesInfoJson": json.dumps(trackers)}]}
 
@@ -97,9 +97,9 @@ def test_the_worker_limps_that_has_places_for_one_kind_of_task(
     system: System, say: Say, row: str, part: str, limping: str
 ) -> None:
     say(*WORKERS)
-    cast = assign_roles(rows()[row], part, system)
-    assert (cast.limping, cast.asked) == (limping, "jobs-1")
-    assert (cast.labels[limping], cast.labels["jobs-4"]) == (part, "worker")
+    roles = assign_roles(rows()[row], part, system)
+    assert (roles.limping, roles.entry) == (limping, "jobs-1")
+    assert (roles.labels[limping], roles.labels["jobs-4"]) == (part, "worker")
 
 
 def test_workers_that_are_not_all_there_have_no_parts(system: System, say: Say) -> None:
@@ -162,35 +162,41 @@ def test_each_machine_tells_its_heap_and_what_runs_or_waits_and_workers_their_pl
     servers = {(JOBS.control, jobs_port): jobs, (REDUCES.control, worker_port): worker}
 
     def beans(host: str, port: int, pattern: str) -> list[dict[str, Any]]:
-        own = servers.get((host, port))
-        return [] if own is None else {**HEAP, **own}.get(pattern, [])
+        server_beans = servers.get((host, port))
+        return [] if server_beans is None else {**HEAP, **server_beans}.get(pattern, [])
 
     monkeypatch.setattr(metrics_client, "beans", beans)
     heap = {"heap_used_mb": 30.0, "heap_max_mb": 128.0, "gc_s": 1.25}
-    waiting = {"jobs_running": 4.0, "jobs_waiting": 2.0, "tasks_waiting": 5.0}
-    taken = {"maps_taken": 0.0, "reduces_taken": 2.0, "fetches_failed": 1.0, **FETCHES[generation]}
-    assert system.look("jobs-1") == {**heap, **waiting, "tasks_running": 7.0}
-    assert system.look("jobs-5") == {**heap, **taken, "tasks_running": 3.0}
+    job_counts = {"jobs_running": 4.0, "jobs_waiting": 2.0, "tasks_waiting": 5.0}
+    worker_counts = {
+        "maps_taken": 0.0,
+        "reduces_taken": 2.0,
+        "fetches_failed": 1.0,
+        **FETCHES[generation],
+    }
+    assert system.look("jobs-1") == {**heap, **job_counts, "tasks_running": 7.0}
+    assert system.look("jobs-5") == {**heap, **worker_counts, "tasks_running": 3.0}
     assert system.look("jobs-2") == {}
     assert system.look("jobs-4") == {}  # which does not answer, though others still count on it
 
 
 def test_a_row_is_one_job_or_small_ones_with_two_tasks_each(system: System) -> None:
-    known = rows()
-    words = system.operation(known["H1"], known["H1"].workload, 32, "jobs-1")
-    small = system.operation(known["H4"], known["H4"].workload, 12, "jobs-1")
-    assert (words.operation, words.count, words.size) == ("wordcount", 1, 32)
-    assert (small.operation, small.count, small.size) == ("trace-task", 6, 6)
-    workers = ",".join(one.address for one in WORKERS)
+    known_rows = rows()
+    wordcount = system.operation(known_rows["H1"], known_rows["H1"].workload, 32, "jobs-1")
+    small_jobs = system.operation(known_rows["H4"], known_rows["H4"].workload, 12, "jobs-1")
+    assert (wordcount.operation, wordcount.count, wordcount.size) == ("wordcount", 1, 32)
+    assert (small_jobs.operation, small_jobs.count, small_jobs.size) == ("trace-task", 6, 6)
+    workers = ",".join(worker.address for worker in WORKERS)
     assert (
-        words.target == f"{JOBS.address} {HISTORY.address} {FILES[0].address} {workers} {STANDARD}"
+        wordcount.target
+        == f"{JOBS.address} {HISTORY.address} {FILES[0].address} {workers} {STANDARD}"
     )
 
 
 def test_settings_are_what_jobs_are_configured_with(system: System) -> None:
     system.settings = {**system.settings, "SPECULATION": "eager", "MAP_OUTPUT": "compressed"}
-    *_, said = system.target("jobs-1", "wordcount").split(" ")
-    assert set(said.split(",")) == {
+    *_, configuration = system.target("jobs-1", "wordcount").split(" ")
+    assert set(configuration.split(",")) == {
         STANDARD,
         "mapreduce.map.output.compress=true",
         "mapred.compress.map.output=true",

@@ -67,28 +67,28 @@ Say = Callable[[Mapping[str, Any]], None]
 def system() -> System:
     role = load_design("limplock-hbase").roles["hbase"]
     nodes = [MASTER, FIRST, SECOND, LAST]
-    found = adapter_of(role.directory)(
+    adapter = adapter_of(role.directory)(
         nodes, {"GENERATION": "new", "REGION_REPLICAS": 1, "PUTS_UNDER_WAY": 60}
     )
-    found.called = {"hdfs": FILES, "zookeeper": QUORUM}
-    return found
+    adapter.called = {"hdfs": FILES, "zookeeper": QUORUM}
+    return adapter
 
 
 @pytest.fixture
 def say(monkeypatch: pytest.MonkeyPatch) -> Say:
-    """Has servers say something: what `fsck` answers, and beans by host and the end of their
-    name; others have none."""
+    """Sets what servers answer: the text of `fsck`, and beans by host and the end of their name.
+    Other beans are missing."""
 
-    def told(words: Mapping[str, Any]) -> None:
-        def page(url: str, **asked: str) -> str:
+    def told(answers: Mapping[str, Any]) -> None:
+        def page(url: str, **query: str) -> str:
             if url == "http://198.18.0.21:9870/fsck":
-                assert asked["openforwrite"] == "1"
-                return str(words["fsck"])
+                assert query["openforwrite"] == "1"
+                return str(answers["fsck"])
             host = url.removeprefix("http://").partition(":")[0]
             beans = [
                 bean
-                for key, bean in words.items()
-                if key.startswith(host) and asked["qry"].endswith(key.split()[1])
+                for key, bean in answers.items()
+                if key.startswith(host) and query["qry"].endswith(key.split()[1])
             ]
             return json.dumps({"beans": beans})
 
@@ -109,37 +109,37 @@ def test_a_region_server_that_has_no_catalogue_limps_and_is_asked_itself(
     parts = system.parts(rows()["B1"])
     assert parts == {"region-server": ("regions-2", "regions-3"),
                      "catalogue-server": ("regions-4",), "master": ("regions-1",)}  # fmt: skip
-    cast = assign_roles(rows()["B1"], "region-server", system)
-    assert (cast.limping, cast.asked) == ("regions-2", "regions-2")
+    roles = assign_roles(rows()["B1"], "region-server", system)
+    assert (roles.limping, roles.entry) == ("regions-2", "regions-2")
     assert list(system.probed(rows()["B1"], "get")) == ["regions-2", "regions-3", "regions-4"]
 
 
 def test_the_old_release_tells_its_servers_and_their_queues_by_other_names(
     system: System, say: Say
 ) -> None:
-    old = type(system)(
+    old_system = type(system)(
         [MASTER, FIRST, SECOND, LAST],
         {"GENERATION": "old", "REGION_REPLICAS": 1, "PUTS_UNDER_WAY": 60},
     )
-    assert old.sources == ("old/HBaseClient.java",)
-    servers = [{"key": f"{one.address},16020,1", "value": {}} for one in (FIRST, SECOND, LAST)]
+    assert old_system.sources == ("old/HBaseClient.java",)
+    servers = [{"key": f"{node.address},16020,1", "value": {}} for node in (FIRST, SECOND, LAST)]
     say({
         f"{MASTER.control} name=Master": {"RegionServers": servers},
         f"{FIRST.control} type=Memory": MEMORY,
         f"{FIRST.control} name=RPCStatistics-16020": {"callQueueLen": 7},
     })  # fmt: skip
-    assert old.parts(rows()["B1"])["region-server"] == ("regions-2", "regions-3")
-    assert old.look("regions-2") == {**HEAP, "calls_queued": 7.0}
+    assert old_system.parts(rows()["B1"])["region-server"] == ("regions-2", "regions-3")
+    assert old_system.look("regions-2") == {**HEAP, "calls_queued": 7.0}
 
 
 def test_who_holds_a_log_limps_and_the_server_whose_log_it_is_is_asked(
     system: System, say: Say
 ) -> None:
     say({**live(FIRST, SECOND, LAST), "fsck": FSCK})
-    cast = assign_roles(rows()["B4"], "node-that-holds-the-log", system)
-    assert (cast.limping, cast.asked) == ("files-4", "regions-2")
-    assert cast.labels["files-4"] == "node-that-holds-the-log-1"
-    assert cast.labels["regions-2"] == "region-server-1"
+    roles = assign_roles(rows()["B4"], "node-that-holds-the-log", system)
+    assert (roles.limping, roles.entry) == ("files-4", "regions-2")
+    assert roles.labels["files-4"] == "node-that-holds-the-log-1"
+    assert roles.labels["regions-2"] == "region-server-1"
 
 
 @pytest.mark.parametrize(
@@ -169,39 +169,41 @@ def test_a_server_tells_of_its_threads_and_memory_and_a_dead_one_of_nothing(
 
 
 def test_a_row_s_operation_is_the_paper_s_in_calls_of_its_size(system: System) -> None:
-    known = rows()
-    made = {
-        name: system.operation(known[name], known[name].workload, count, "regions-2")
+    known_rows = rows()
+    tasks = {
+        name: system.operation(known_rows[name], known_rows[name].workload, count, "regions-2")
         for name, count in (("B1", 30_000), ("B2", 3000), ("B3", 60_000), ("B4", 100), ("B5", 205))
     }
-    found = {name: (one.operation, one.count, one.size, one.keys) for name, one in made.items()}
-    assert found == {"B1": ("put-many", 300, 200, 300), "B2": ("get", 3000, 200, 3000),
-                     "B3": ("scan", 60, 1000, 60), "B4": ("get-cached", 100, 200, 10),
-                     "B5": ("compact", 1, 0, 1)}  # fmt: skip
-    beside = known["B4"].beside
-    assert beside is not None
-    heavy = system.operation(known["B4"], beside, 0, "regions-2")
-    assert (heavy.operation, heavy.count) == ("put-heavy", 0)
-    assert heavy.target.endswith(" 1 60")
+    shapes = {
+        name: (task.operation, task.count, task.size, task.keys) for name, task in tasks.items()
+    }
+    assert shapes == {"B1": ("put-many", 300, 200, 300), "B2": ("get", 3000, 200, 3000),
+                      "B3": ("scan", 60, 1000, 60), "B4": ("get-cached", 100, 200, 10),
+                      "B5": ("compact", 1, 0, 1)}  # fmt: skip
+    side_load = known_rows["B4"].beside
+    assert side_load is not None
+    heavy_task = system.operation(known_rows["B4"], side_load, 0, "regions-2")
+    assert (heavy_task.operation, heavy_task.count) == ("put-heavy", 0)
+    assert heavy_task.target.endswith(" 1 60")
     quorum = "198.18.0.31,198.18.0.32,198.18.0.33"
-    assert made["B4"].target == f"{quorum} 198.18.0.2 limplock-1 1"
-    assert made["B5"].target == f"{quorum} 198.18.0.2 files-1 1"
+    assert tasks["B4"].target == f"{quorum} 198.18.0.2 limplock-1 1"
+    assert tasks["B5"].target == f"{quorum} 198.18.0.2 files-1 1"
 
 
 def test_tables_of_several_copies_are_others_as_that_is_set_when_they_are_made(
     system: System,
 ) -> None:
-    two = type(system)(
+    replicated = type(system)(
         [MASTER, FIRST, LAST], {"GENERATION": "new", "REGION_REPLICAS": 2, "PUTS_UNDER_WAY": 60}
     )
-    two.called = system.called
-    assert two.target("regions-2", "get").split(" ")[1:] == ["198.18.0.2", "limplock-2", "2"]
+    replicated.called = system.called
+    assert replicated.target("regions-2", "get").split(" ")[1:] == ["198.18.0.2", "limplock-2", "2"]
 
 
 def test_a_row_may_limp_a_machine_of_a_tier_that_its_system_calls() -> None:
     design, row = load_design("limplock-hbase"), rows()["B4"]
     assert injected_tier(design, row) == "files"
     assert injected_tier(design, rows()["B1"]) == "regions"
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         injected_tier(design, row.model_copy(update={"injected_role": "solr"}))
-    assert refused.value.place.endswith("fleet.tfvars: tiers.regions.calls")
+    assert error.value.place.endswith("fleet.tfvars: tiers.regions.calls")

@@ -51,12 +51,12 @@ def system(generation: str) -> System:
 
 @pytest.fixture
 def say(monkeypatch: pytest.MonkeyPatch) -> Say:
-    """Has all servers say something, by bean; what nobody says is nothing, as of no server."""
+    """Sets the beans that every server answers; any other bean is missing."""
 
     def told(beans: dict[str, dict[str, Any]]) -> None:
         def page(_: str, port: int, pattern: str) -> list[dict[str, Any]]:
             assert port > 1024
-            return [said for name, said in beans.items() if pattern.endswith(name)]
+            return [bean for name, bean in beans.items() if pattern.endswith(name)]
 
         monkeypatch.setattr(metrics_client, "beans", page)
 
@@ -86,20 +86,20 @@ def test_a_file_gets_more_replicas_from_some_datanodes_at_others(
     assert parts["source"] == ("store-3", "store-4")
     assert parts["destination"] == ("store-5", "store-6")
     task = system.operation(row, row.workload, 1, "store-5")
-    everywhere = ",".join(f"198.18.0.{k}" for k in range(3, 7))
-    assert task.target == f"198.18.0.1:8020 /row {everywhere}"
+    addresses = ",".join(f"198.18.0.{k}" for k in range(3, 7))
+    assert task.target == f"198.18.0.1:8020 /row {addresses}"
 
 
 @pytest.mark.parametrize("wrong", ["safe", "lost", "silent", "gone"])
 def test_without_all_datanodes_and_an_open_namenode_nobody_has_a_part(
     system: System, say: Say, generation: str, wrong: str
 ) -> None:
-    live = {name: dict(one) for name, one in LIVE[generation].items()}
-    first = next(iter(live))
+    live = {name: dict(facts) for name, facts in LIVE[generation].items()}
+    first_name = next(iter(live))
     if wrong == "lost":
-        del live[first]
+        del live[first_name]
     elif wrong == "silent":
-        live[first]["lastContact"] = 31
+        live[first_name]["lastContact"] = 31
     safemode = "Safe mode is ON." if wrong == "safe" else ""
     say({} if wrong == "gone" else info(live, safemode))
     with pytest.raises(NotStable):
@@ -109,8 +109,8 @@ def test_without_all_datanodes_and_an_open_namenode_nobody_has_a_part(
 def test_a_datanode_that_leaves_may_be_gone_and_is_asked_for_nothing(
     system: System, say: Say, generation: str
 ) -> None:
-    leaving = list(LIVE[generation])[-1]
-    say(info({name: one for name, one in LIVE[generation].items() if name != leaving}))
+    leaving_name = list(LIVE[generation])[-1]
+    say(info({name: facts for name, facts in LIVE[generation].items() if name != leaving_name}))
     parts = system.parts(rows()["F11"])
     assert (parts["leaving"], parts["remaining"]) == ((DATANODES[-1],), tuple(DATANODES[:-1]))
     with pytest.raises(NotStable):
@@ -122,10 +122,10 @@ def test_a_datanode_that_leaves_may_be_gone_and_is_asked_for_nothing(
 
 def test_what_is_written_and_read_begins_on_the_datanode_that_limps(system: System) -> None:
     row = rows()["F6"]
-    written = system.operation(row, row.workload, 2, "store-4")
-    assert (written.count, written.size, written.keys) == (2, 65_536_000, 2)
-    where = ["198.18.0.1:8020", "/row", "198.18.0.4,198.18.0.5,198.18.0.6,198.18.0.3"]
-    assert written.target.split()[:3] == where
+    task = system.operation(row, row.workload, 2, "store-4")
+    assert (task.count, task.size, task.keys) == (2, 65_536_000, 2)
+    target = ["198.18.0.1:8020", "/row", "198.18.0.4,198.18.0.5,198.18.0.6,198.18.0.3"]
+    assert task.target.split()[:3] == target
 
 
 @pytest.mark.parametrize(("count", "asked"), [(8000, 500), (17, 2), (0, 0)])
@@ -155,19 +155,23 @@ def test_the_queue_of_calls_and_the_heap_are_read_in_words_of_either_generation(
 ) -> None:
     say({"RpcActivityForPort8020": RPC[generation], "FSNamesystemState": STATE, MEMORY_BEAN: MEMORY,
          "java.lang:type=GarbageCollector,*": {"CollectionTime": 1250}})  # fmt: skip
-    found = system.look(MASTER)
-    assert (found["call_queue"], found["queue_ms"], found["under_replicated"]) == (3.0, 4.25, 2.0)
+    metrics = system.look(MASTER)
+    assert (metrics["call_queue"], metrics["queue_ms"], metrics["under_replicated"]) == (
+        3.0,
+        4.25,
+        2.0,
+    )
     heap = {"heap_used_mb": 30.0, "heap_max_mb": 64.0, "gc_s": 1.25}
-    assert found.items() >= heap.items()
-    [handlers] = [one for one in system.shown if one.metric == "handlers_busy"]
-    assert found[str(handlers.limit)] == float(system.settings["HANDLERS"]) == 10.0
+    assert metrics.items() >= heap.items()
+    [handlers] = [metric for metric in system.shown if metric.metric == "handlers_busy"]
+    assert metrics[str(handlers.limit)] == float(system.settings["HANDLERS"]) == 10.0
     assert system.look(SECONDARY) == heap
     say({"RpcActivityForPort8020": RPC[generation]})
     assert system.look(MASTER) == {}
 
 
 class Asked:
-    """A client that is asked for things, and does none of them."""
+    """A client that notes each task and does none."""
 
     def __init__(self) -> None:
         self.tasks: list[Task] = []
@@ -189,8 +193,14 @@ class Asked:
 def test_a_fleet_or_an_arm_that_cannot_do_a_row_is_refused_before_anything_is_asked(
     system: System,
 ) -> None:
-    few = type(system)(NODES[:5], system.settings)
-    for store, name in ((few, "F9"), (few, "F8"), (system, "F5"), (system, "F10"), (system, "F11")):
+    small_store = type(system)(NODES[:5], system.settings)
+    for store, name in (
+        (small_store, "F9"),
+        (small_store, "F8"),
+        (system, "F5"),
+        (system, "F10"),
+        (system, "F11"),
+    ):
         with pytest.raises(InputError):
             store.prepare(rows()[name], 1, cast(Clients, Asked()))
 
@@ -199,10 +209,10 @@ def test_a_fleet_or_an_arm_that_cannot_do_a_row_is_refused_before_anything_is_as
 def test_blocks_that_are_to_be_moved_are_as_many_as_the_row_asks_for(
     system: System, count: int
 ) -> None:
-    asked = Asked()  # of an adapter that never prepared a row, as each block of a run has its own
-    system.reset(rows()["F8"], count, cast(Clients, asked))
-    placed = [task.target.split()[1] for task in asked.tasks if task.operation == "place"]
-    assert placed == [f"/row/{number}" for number in range(count)]
+    client = Asked()  # of an adapter that never prepared a row, as each block of a run has its own
+    system.reset(rows()["F8"], count, cast(Clients, client))
+    targets = [task.target.split()[1] for task in client.tasks if task.operation == "place"]
+    assert targets == [f"/row/{number}" for number in range(count)]
 
 
 def test_a_checkpoint_is_from_the_next_log_to_the_next_image(
@@ -211,34 +221,34 @@ def test_a_checkpoint_is_from_the_next_log_to_the_next_image(
     module = sys.modules[type(system).__module__]
     monkeypatch.setattr(module, "_CHECKPOINT_S", 0.0)
     # Image and log, each time somebody looks.
-    looks = iter([("1", "a"), ("2", "a"), ("2", "a"), ("2", "a"), ("2", "b"), ("3", "b")])
+    states = iter([("1", "a"), ("2", "a"), ("2", "a"), ("2", "a"), ("2", "b"), ("3", "b")])
 
-    def page(*asked: object) -> dict[str, Any]:
-        image, log = next(looks)
+    def page(*arguments: object) -> dict[str, Any]:
+        image, log = next(states)
         if generation == "old":
-            assert "RpcDetailedActivity" in str(asked)
+            assert "RpcDetailedActivity" in str(arguments)
             return {"rollFsImage_num_ops": image, "rollEditLog_num_ops": log}
-        assert INFO in str(asked)
+        assert INFO in str(arguments)
         journal = json.dumps({"MostRecentCheckpointTxId": image})
         return {"JournalTransactionInfo": journal, "NameJournalStatus": log}
 
     monkeypatch.setattr(metrics_client, "bean", page)
-    asked = Asked()
-    lane = system.opened(cast(Clients, asked), rows()["F5"], SECONDARY, 2040)
-    assert [(task.operation, task.count) for task in asked.tasks] == [("log", 128)]
+    client = Asked()
+    lane = system.opened(cast(Clients, client), rows()["F5"], SECONDARY, 2040)
+    assert [(task.operation, task.count) for task in client.tasks] == [("log", 128)]
     assert lane.work is not None
     lane.work(threading.Event())
     assert lane.started > 0.0
-    assert next(looks, None) is None
+    assert next(states, None) is None
 
 
 def test_all_blocks_of_a_datanode_that_loses_or_dismisses_them_are_one_operation(
     system: System,
 ) -> None:
-    for name, said in (("F8", "regain"), ("F11", "dismiss"), ("F10", "balance")):
+    for name, operation in (("F8", "regain"), ("F11", "dismiss"), ("F10", "balance")):
         row = rows()[name]
         task = system.operation(row, row.workload, 2, "store-3")
-        assert (task.operation, task.count) == (said, 1)
+        assert (task.operation, task.count) == (operation, 1)
         assert task.target.split()[2].startswith("198.18.0.6,198.18.0.3")
 
 
@@ -266,7 +276,7 @@ def held(blocks: Sequence[int]) -> dict[str, Any]:
 
 @pytest.fixture
 def tasks() -> list[Task]:
-    """The requests of `roomy` to several clients at once."""
+    """The tasks that `roomy` gives to several clients at once."""
     return []
 
 
@@ -274,7 +284,7 @@ def tasks() -> list[Task]:
 def roomy(system: System, tasks: list[Task], monkeypatch: pytest.MonkeyPatch) -> System:
     """A store of 2 GB."""
     monkeypatch.setattr(
-        sys.modules[type(system).__module__], "_do_all", lambda _, some: tasks.extend(some)
+        sys.modules[type(system).__module__], "_do_all", lambda _, batch: tasks.extend(batch)
     )
     return type(system)(NODES, {**system.settings, "CAPACITY_MB": 2048})
 
@@ -283,18 +293,18 @@ def test_a_balancing_begins_where_no_copy_of_the_last_one_goes_on(
     roomy: System, say: Say, tasks: list[Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(held([2, 1, 1, 0]))
-    idle = [0.0, 1.0, 1.0, 1.0, 4.0] * 5  # the first was not asked for a block yet
-    counts = iter([*idle, 1.0, 2.0, 1.0, 3.0, 1.0, 2.0, 1.0])
+    idle_counts = [0.0, 1.0, 1.0, 1.0, 4.0] * 5  # the first was not asked for a block yet
+    counts = iter([*idle_counts, 1.0, 2.0, 1.0, 3.0, 1.0, 2.0, 1.0])
     monkeypatch.setattr(roomy, "look", lambda _: {"transfers": next(counts)})
-    row, asked = rows()["F10"], Asked()
-    asked.tasks = tasks
-    roomy.prepare(row, 1, cast(Clients, asked))
-    roomy.reset(row, 1, cast(Clients, asked))
+    row, client = rows()["F10"], Asked()
+    client.tasks = tasks
+    roomy.prepare(row, 1, cast(Clients, client))
+    roomy.reset(row, 1, cast(Clients, client))
     assert next(counts, None) is None  # two were looked at again, then one
-    said = [(task.operation, task.target.split()[1]) for task in tasks]
-    cleared = [folder for operation, folder in said if operation == "clear"]
-    assert cleared == ["/row", "/filling", "/system/balancer.id"]
-    assert ("place", f"/filling/{NODES[-1].address}") in said
+    operations = [(task.operation, task.target.split()[1]) for task in tasks]
+    folders = [folder for operation, folder in operations if operation == "clear"]
+    assert folders == ["/row", "/filling", "/system/balancer.id"]
+    assert ("place", f"/filling/{NODES[-1].address}") in operations
 
 
 def test_where_data_nodes_do_not_tell_their_copies_the_name_node_does(
@@ -317,7 +327,7 @@ def test_a_balancing_that_would_begin_elsewhere_is_refused(
     roomy: System, say: Say, blocks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(held(blocks))
-    monkeypatch.setattr(sys.modules[type(roomy).__module__], "_SETTLED_S", 0.1)
+    monkeypatch.setattr(sys.modules[type(roomy).__module__], "_SETTLE_S", 0.1)
     with pytest.raises(MeasurementFailed, match="blocks on DataNodes"):
         roomy.reset(rows()["F10"], 1, cast(Clients, Asked()))
 
@@ -329,11 +339,11 @@ def placement(system: System) -> Any:
 
 def test_a_block_that_loses_a_replica_can_go_to_the_limping_datanode_only(placement: Any) -> None:
     for operation in ("regenerate", "decommission"):
-        first, second = placement.laid(operation, DATANODES, 2)
-        assert set(DATANODES) - set(first) == {DATANODES[0]}
-        assert DATANODES[-1] in first
-        assert second[0] == DATANODES[-1]
-    assert len(second) == 1  # of a DataNode that leaves: it is the source
+        first_places, second_places = placement.initial_places(operation, DATANODES, 2)
+        assert set(DATANODES) - set(first_places) == {DATANODES[0]}
+        assert DATANODES[-1] in first_places
+        assert second_places[0] == DATANODES[-1]
+    assert len(second_places) == 1  # of a DataNode that leaves: it is the source
 
 
 @pytest.mark.parametrize(("held", "over", "under"), [
@@ -346,6 +356,6 @@ def test_who_is_over_utilised_has_more_than_half_a_block_above_the_mean(
 ) -> None:
     used = {name: 24_576 + 65_536_000 * blocks
             for name, blocks in zip(DATANODES, held, strict=True)}  # fmt: skip
-    parts = placement.utilised(used, 65_536_000)
+    parts = placement.split_by_use(used, 65_536_000)
     assert (parts["over-utilised"], parts["under-utilised"]) == (over, under)
     assert sorted(sum(parts.values(), ())) == DATANODES

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import polars as pl
 import pytest
 
 from core.errors import DiskFull
@@ -18,22 +19,19 @@ from experiments.kinds.limplock.measure import blocks
 from experiments.kinds.limplock.measure.blocks import Rows
 from experiments.kinds.limplock.section import LimplockSection
 from experiments.kinds.limplock.windows import (
-    ASKED,
     ASKED_FILE,
     PROBE,
-    WHITEBOX,
     WHITEBOX_FILE,
     Window,
     read_windows,
 )
-from experiments.record.records import read_table
 from experiments.tests.disks import fill, mounted
 
 WINDOW = Window("new", "Z3", "leader", "10", 0, "a", "b", {}, 1.0, 5.0, 3.0, True, {}, False, 0)
 
 
 class Written(Rows):
-    """Rows without a fleet; `kept` has what writes their files."""
+    """Rows without a fleet; `kept` holds the functions that write their files."""
 
     def __init__(self, design: Design, section: LimplockSection, machines: Any = ()) -> None:
         self.kept: list[Any] = []
@@ -59,35 +57,35 @@ def test_a_disk_that_is_full_leaves_the_files_of_a_run_whole(small_disk: Path) -
     assert write(small_disk) == {}
     filler = fill(small_disk)
     rows.measured(1000)
-    with pytest.raises(DiskFull) as caught:
+    with pytest.raises(DiskFull) as error:
         write(small_disk)
-    assert caught.value.exit_code == 3
-    assert "limplock.json" in caught.value.hint
+    assert error.value.exit_code == 3
+    assert "limplock.json" in error.value.hint
     assert read_windows(small_disk)[1] == (WINDOW,)
-    assert read_table(small_disk / ASKED_FILE, ASKED).height == 5
-    assert read_table(small_disk / WHITEBOX_FILE, WHITEBOX).height == 0
+    assert pl.read_parquet(small_disk / ASKED_FILE).height == 5
+    assert pl.read_parquet(small_disk / WHITEBOX_FILE).height == 0
     assert not [path for path in small_disk.iterdir() if path.name.startswith(".")]
     filler.unlink()
     assert write(small_disk) == {}
     assert read_windows(small_disk)[1] == (WINDOW, WINDOW)
-    assert read_table(small_disk / ASKED_FILE, ASKED).height == 1005
+    assert pl.read_parquet(small_disk / ASKED_FILE).height == 1005
 
 
 def test_a_client_that_finds_the_disk_full_is_not_started(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     role = load_design("limplock-zookeeper").roles["zookeeper"]
-    monkeypatch.setattr(process, "_compiled", lambda *_: small_disk)
+    monkeypatch.setattr(process, "_compile", lambda *_: small_disk)
     monkeypatch.setattr(process, "_program", lambda name: name)
     names = {f"198.18.0.{k}": f"ensemble-{k}" for k in (1, 2, 3)}
-    asked = (role, "new", ("ZooKeeperClient.java",), "ZooKeeperClient")
-    command(*asked, names, small_disk)
+    arguments = (role, "new", ("ZooKeeperClient.java",), "ZooKeeperClient")
+    command(*arguments, names, small_disk)
     assert "198.18.0.3 ensemble-3\n" in (small_disk / "hosts").read_text()
     fill(small_disk)
-    before = (small_disk / "hosts").read_text()
+    hosts_before = (small_disk / "hosts").read_text()
     with pytest.raises(DiskFull):
-        command(*asked, {**names, "198.18.0.4": "ensemble-4"}, small_disk)
-    assert (small_disk / "hosts").read_text() == before
+        command(*arguments, {**names, "198.18.0.4": "ensemble-4"}, small_disk)
+    assert (small_disk / "hosts").read_text() == hosts_before
 
 
 @pytest.fixture
@@ -114,17 +112,17 @@ def test_the_tiers_that_a_store_calls_are_looked_at_too() -> None:
     machines = [machine("jobs", "hadoop", k) for k in range(1, 6)]
     machines += [machine("files", "hdfs", k) for k in range(11, 14)]
     rows = Written(design, LimplockSection(rows=("H1",)), machines)
-    [below] = rows._called("new", "hadoop")
-    assert list(below.nodes) == ["files-11", "files-12", "files-13"]
-    assert below.settings["GENERATION"] == "new"
-    alone = Written(load_design("limplock-zookeeper"), LimplockSection(rows=("Z3",)))
-    assert alone._called("new", "zookeeper") == []
+    [called] = rows._called_systems("new", "hadoop")
+    assert list(called.nodes) == ["files-11", "files-12", "files-13"]
+    assert called.settings["GENERATION"] == "new"
+    ensemble_rows = Written(load_design("limplock-zookeeper"), LimplockSection(rows=("Z3",)))
+    assert ensemble_rows._called_systems("new", "zookeeper") == []
 
 
 def test_how_a_repeat_left_services_is_told_to_the_next_one_of_its_system(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    met: list[bool] = []
+    cold_starts: list[bool] = []
 
     class Leaves:
         """A repeat that measures nothing, and leaves services cold."""
@@ -133,17 +131,17 @@ def test_how_a_repeat_left_services_is_told_to_the_next_one_of_its_system(
 
         def __init__(self, *_: Any, cold: bool, closes: bool) -> None:
             assert closes
-            met.append(cold)
+            cold_starts.append(cold)
 
         def measure(self) -> None:
             """Nothing."""
 
     monkeypatch.setattr(blocks, "Repeat", Leaves)
     section = LimplockSection(rows=("Z3",))
-    rows, nothing = Written(load_design("limplock-zookeeper"), section), cast(Any, None)
+    rows, unused = Written(load_design("limplock-zookeeper"), section), cast(Any, None)
     for _ in range(2):
-        rows._row(nothing, section.chosen_rows()[0], "leader", nothing, nothing, nothing, ())
-    assert met == [False, True]
+        rows._measure_row(unused, section.chosen_rows()[0], "leader", unused, unused, unused, ())
+    assert cold_starts == [False, True]
 
 
 def test_second_0_is_kept_as_the_clients_clock_has_it(tmp_path: Path) -> None:

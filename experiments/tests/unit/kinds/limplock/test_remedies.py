@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from core.runfiles.result import Result
-from experiments.commands.check import checked
+from experiments.commands.check import check_design
 from experiments.design import designs_available, load_design
 from experiments.design.cases import read_experiment
 from experiments.design.design import find_design
@@ -21,11 +21,11 @@ from experiments.kinds.limplock.judge.remedies import Ratio, Remedy, ratio, reme
 from experiments.kinds.limplock.judge.result import analyse
 from experiments.kinds.limplock.judge.rule import Rule
 from experiments.kinds.limplock.judge.slowdown import Duration
-from experiments.kinds.limplock.page.remedies import remedy_lines, remedy_table
+from experiments.kinds.limplock.page.remedies import remedy_table
 from experiments.kinds.limplock.scenarios import BASE
 from experiments.kinds.limplock.section import LimplockSection
 from experiments.kinds.limplock.windows import ASKED, ASKED_FILE, PROBE, Window, read_windows
-from experiments.record.records import read_table, write_json, write_table
+from experiments.record.records import write_json, write_table
 from experiments.record.result import flat
 from experiments.tests.limplock_fixture import (
     MACHINES,
@@ -39,10 +39,10 @@ from experiments.tests.spec_fixture import refused
 
 
 def has_reference(design: str) -> bool:
-    """True where its arms are remedies: it says so, or has the release as it is among them."""
-    told = read_experiment(*find_design(design)).values
-    mine = told.get("limplock")
-    return mine is not None and ("reference" in mine or "standard" in told["arms"])
+    """Tell if a design's arms are remedies: it names a reference, or has an arm `standard`."""
+    values = read_experiment(*find_design(design)).values
+    section = values.get("limplock")
+    return section is not None and ("reference" in section or "standard" in values["arms"])
 
 
 REMEDIES = list(filter(has_reference, designs_available()))
@@ -54,20 +54,20 @@ Took = Mapping[str, Sequence[float]]
 
 
 def windows_of(**arms: Took) -> list[Window]:
-    """The time of each arm, by scenario and repeat; from `LIMIT` on it was cut short."""
+    """Windows with these times, by arm, scenario and repeat; from `LIMIT` on they are cut short."""
     return [
         Window(arm, "Z3", "leader", scenario, repeat, MACHINES[0], MACHINES[1], LABELS,
                100.0 * repeat, 100.0 * repeat + 20.0, min(took_s, LIMIT), took_s >= LIMIT, {},
                False, 0, 1.0)
-        for arm, took in arms.items()
-        for scenario, all_s in took.items()
-        for repeat, took_s in enumerate(all_s)
+        for arm, times_s in arms.items()
+        for scenario, times_of_repeats in times_s.items()
+        for repeat, took_s in enumerate(times_of_repeats)
     ]  # fmt: skip
 
 
 def told(standard: Took, remedy: Took) -> Remedy:
-    [found] = remedies_of(windows_of(standard=standard, remedy=remedy), "standard", Rule())
-    return found
+    [entry] = remedies_of(windows_of(standard=standard, remedy=remedy), "standard", Rule())
+    return entry
 
 
 def run_of(folder: Path, section: LimplockSection, **arms: Took) -> Result:
@@ -105,11 +105,11 @@ def test_a_remedy_heals_helps_or_harms_and_costs_as_far_as_its_times_show(
     standard: Took, base: Sequence[float], faulty: Sequence[float], gain: str, price: str,
     verdict: str | None, buys: Ratio | None,
 ) -> None:  # fmt: skip
-    found = told(standard, {BASE: base, "100": faulty})
-    assert (found.gain, found.price, found.reason) == (gain, price, "")
-    assert verdict is None or found.remedy.operation == verdict
-    assert buys is None or found.buys == buys
-    assert (found.costs is not None and found.costs.low > 1.0) == (price == "costs")
+    entry = told(standard, {BASE: base, "100": faulty})
+    assert (entry.gain, entry.price, entry.reason) == (gain, price, "")
+    assert verdict is None or entry.remedy.operation == verdict
+    assert buys is None or entry.buys == buys
+    assert (entry.costs is not None and entry.costs.low > 1.0) == (price == "costs")
 
 
 @pytest.mark.parametrize(
@@ -125,49 +125,49 @@ def test_a_remedy_heals_helps_or_harms_and_costs_as_far_as_its_times_show(
 def test_an_arm_that_cannot_be_judged_is_insufficient_and_says_why(
     remedy: Took, reason: str
 ) -> None:
-    found = told(SLOW, remedy)
-    assert (found.gain, found.price) == ("insufficient", "insufficient")
-    assert found.reason.startswith("remedy: ")
-    assert reason in found.reason
+    entry = told(SLOW, remedy)
+    assert (entry.gain, entry.price) == ("insufficient", "insufficient")
+    assert entry.reason.startswith("remedy: ")
+    assert reason in entry.reason
 
 
 def test_an_arm_without_the_reference_beside_it_is_insufficient() -> None:
-    [found] = remedies_of(windows_of(remedy=SLOW), "standard", Rule())
-    assert (found.gain, found.buys, found.costs) == ("insufficient", None, None)
-    assert found.reason.startswith("standard: ")
+    [entry] = remedies_of(windows_of(remedy=SLOW), "standard", Rule())
+    assert (entry.gain, entry.buys, entry.costs) == ("insufficient", None, None)
+    assert entry.reason.startswith("standard: ")
 
 
 def test_a_base_that_was_begun_again_is_the_later_one() -> None:
     windows = windows_of(standard={BASE: (50.0,)}, remedy={})
     windows += windows_of(standard=SLOW, remedy=SLOW)
-    [found] = remedies_of(windows, "standard", Rule())
-    assert [one.seconds for one in found.without.base] == list(CALM)
+    [entry] = remedies_of(windows, "standard", Rule())
+    assert [duration.seconds for duration in entry.without.base] == list(CALM)
 
 
 def test_lines_are_by_remedy_then_by_severity() -> None:
-    many = {BASE: CALM, "10": CALM, "100": CALM}
-    found = remedies_of(windows_of(standard=many, b=many, a=many), "standard", Rule())
-    lines = [(one.remedy.arm, one.scenario) for one in found]
+    times_s = {BASE: CALM, "10": CALM, "100": CALM}
+    entries = remedies_of(windows_of(standard=times_s, b=times_s, a=times_s), "standard", Rule())
+    lines = [(entry.remedy.arm, entry.scenario) for entry in entries]
     assert lines == [("b", "10"), ("b", "100"), ("a", "10"), ("a", "100")]
 
 
 def test_a_ratio_needs_as_many_values_as_its_confidence() -> None:
-    three = [Duration(one) for one in CALM]
-    assert ratio(three, three, 0.95) is not None
-    assert ratio(three, three[:2], 0.95) is None
-    assert ratio(three, [*three[:2], Duration(0.0)], 0.95) is None
+    durations = [Duration(seconds) for seconds in CALM]
+    assert ratio(durations, durations, 0.95) is not None
+    assert ratio(durations, durations[:2], 0.95) is None
+    assert ratio(durations, [*durations[:2], Duration(0.0)], 0.95) is None
 
 
 def test_the_result_the_page_and_the_terminal_have_the_table(tmp_path: Path) -> None:
     folder = tmp_path / "limplock-zookeeper-remedies" / "20261124T000000Z"
     section = LimplockSection(rows=("Z3",), reference="standard")
     result = run_of(folder, section, standard=SLOW, quick={BASE: CALM, "100": (1.1, 1.2, 1.0)})
-    [found] = flat(result)["remedies"]
-    assert (found["gain"], found["without"]["arm"], found["remedy"]["arm"]) == (
+    [entry] = flat(result)["remedies"]
+    assert (entry["gain"], entry["without"]["arm"], entry["remedy"]["arm"]) == (
         "heals", "standard", "quick",
     )  # fmt: skip
-    beside = {one["arm"]: one["agrees"]["operation"] for one in flat(result)["rows"]}
-    assert beside == {"standard": True, "quick": None}  # the paper had no such setting
+    agreements = {row["arm"]: row["agrees"]["operation"] for row in flat(result)["rows"]}
+    assert agreements == {"standard": True, "quick": None}  # the paper had no such setting
     page = KIND.write_page(folder).read_text()
     for text in ('id="remedy-table"', 'href="#remedies"', "heals, 8.18 ×", "7.33 to 9.40",
                  "9.00, 9.40, 8.80 for 1.10, 1.20, 1.00 s"):  # fmt: skip
@@ -175,30 +175,37 @@ def test_the_result_the_page_and_the_terminal_have_the_table(tmp_path: Path) -> 
     console = Console(width=160, record=True)
     KIND.print_result(result, console, folder / "report.html")
     assert "heals, 8.18 ×" in console.export_text()
+    narrow_console = Console(width=80, record=True)
+    KIND.print_result(result, narrow_console, folder / "report.html")
+    screen = narrow_console.export_text()
+    assert "\nZ3 (quick), 100 ×: 3 repeats" in screen
+    row_table = screen.partition("row and scenario")[0]
+    assert "operation" in row_table
+    assert "workload" not in row_table, "a narrow table, whose words are whole"
 
 
 def test_the_verdicts_of_node_and_cluster_stand_beside(tmp_path: Path) -> None:
     """An operation that is as slow in both arms, and nodes that answer in one of them."""
     Made(tmp_path, replace(SLOW_LEADER, operation={"100": 8.0}), arms=("standard", "quick"))
-    windows = [one for one in read_windows(tmp_path)[1] if one.arm == "quick"]
-    spans = [(one.start_s, one.end_s) for one in windows]
-    asked = read_table(tmp_path / ASKED_FILE, ASKED)
-    inside = pl.any_horizontal([pl.col("start_s").is_between(*span) for span in spans])
-    quick = asked.with_columns(
-        pl.when(inside & (pl.col("purpose") == PROBE))
+    windows = [window for window in read_windows(tmp_path)[1] if window.arm == "quick"]
+    spans = [(window.start_s, window.end_s) for window in windows]
+    operations = pl.read_parquet(tmp_path / ASKED_FILE)
+    in_window = pl.any_horizontal([pl.col("start_s").is_between(*span) for span in spans])
+    quick_operations = operations.with_columns(
+        pl.when(in_window & (pl.col("purpose") == PROBE))
         .then(pl.col("start_s") + PROBE_S)
         .otherwise(pl.col("end_s"))
         .alias("end_s")
     )
-    write_table(tmp_path / ASKED_FILE, quick, ASKED)
+    write_table(tmp_path / ASKED_FILE, quick_operations, ASKED)
     section = LimplockSection(rows=("Z3",), reference="standard")
     write_json(tmp_path / "manifest.json", manifest_of(section))
-    [found] = analyse(tmp_path).body["remedies"]
-    assert (found["without"]["operation"], found["remedy"]["operation"]) == ("yes", "yes")
-    assert (found["without"]["cluster"], found["remedy"]["cluster"]) == ("yes", "no")
-    for table in (remedy_table([found]), remedy_lines([found])):
-        assert table.head[-2:] == ("node", "cluster")
-        assert (table.rows[0][-1].text, table.rows[0][-1].mood) == ("yes to no", "good")
+    [entry] = analyse(tmp_path).body["remedies"]
+    assert (entry["without"]["operation"], entry["remedy"]["operation"]) == ("yes", "yes")
+    assert (entry["without"]["cluster"], entry["remedy"]["cluster"]) == ("yes", "no")
+    table = remedy_table([entry])
+    assert table.head[-2:] == ("node", "cluster")
+    assert (table.rows[0][-1].text, table.rows[0][-1].mood) == ("yes to no", "good")
 
 
 def test_arms_that_are_generations_have_no_such_table(tmp_path: Path) -> None:
@@ -207,15 +214,19 @@ def test_arms_that_are_generations_have_no_such_table(tmp_path: Path) -> None:
     page = KIND.write_page(tmp_path / "run").read_text()
     assert "remedy-table" not in page
     assert 'href="#remedies"' not in page
-    old = result | {"limplock": {k: v for k, v in result["limplock"].items() if k != "remedies"}}
-    KIND.print_result(old, Console(quiet=True), tmp_path)  # of a run before there was such a table
+    old_result = result | {
+        "limplock": {
+            name: value for name, value in result["limplock"].items() if name != "remedies"
+        }
+    }
+    # The result of a run that was made before there was such a table.
+    KIND.print_result(old_result, Console(quiet=True), tmp_path)
 
 
 def line_of(buys: Mapping[str, Any]) -> str:
-    [one] = remedies_of(windows_of(standard=SLOW, remedy=SLOW), "standard", Rule())
-    found = asdict(one) | {"gain": "helps", "buys": buys}
-    assert [cell.about for cell in remedy_lines([found]).rows[0]] == [""] * 8
-    return remedy_table([found]).rows[0][4].text
+    [entry] = remedies_of(windows_of(standard=SLOW, remedy=SLOW), "standard", Rule())
+    values = asdict(entry) | {"gain": "helps", "buys": buys}
+    return remedy_table([values]).rows[0][4].text
 
 
 @pytest.mark.parametrize(
@@ -232,7 +243,7 @@ def test_a_median_is_told_as_far_as_it_is_known(least: float, most: Any, text: s
 def test_remedies_have_the_release_as_it_is_first(name: str) -> None:
     assert len(REMEDIES) > 3, "which are found by their text"
     design = load_design(name)
-    section = checked(design).section(LimplockSection, "limplock")
+    section = check_design(design).section(LimplockSection, "limplock")
     assert section.reference == next(iter(design.experiment.arms)) == "standard"
 
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -18,6 +18,7 @@ from experiments.kinds.limplock.clients.process import ClientEnded, Clients, Tas
 from experiments.kinds.limplock.judge.lasting import BIN_S, courses, lasting_figures
 from experiments.kinds.limplock.measure import endure as lasting_module
 from experiments.kinds.limplock.measure import repeat as module
+from experiments.kinds.limplock.measure.blocks import Rows
 from experiments.kinds.limplock.measure.endure import OUT_OF_MEMORY, Deaths, Endure
 from experiments.kinds.limplock.measure.repeat import Moved
 from experiments.kinds.limplock.page.report import scenario_table
@@ -42,11 +43,11 @@ SHORT: dict[str, Any] = {"severities": (10, 100), "crash": False, "window_s_min"
 
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
-    found = Faults()
-    monkeypatch.setattr(module, "active_fault", found.held)
+    active = Faults()
+    monkeypatch.setattr(module, "active_fault", active.held)
     monkeypatch.setattr(module, "_PROBES_BEFORE_S", 0.1)
     monkeypatch.setattr(module, "await_ready", lambda *_: None)
-    return found
+    return active
 
 
 def runs(clients: Clients) -> int:
@@ -70,16 +71,16 @@ def test_a_fault_begins_before_the_operation_or_so_long_after_it(
     after_s: list[float | None] = []
 
     def begun() -> None:
-        started, now = clients.lanes[-1].started, time.monotonic()
-        after_s.append(now - started if started else None)
+        started_s, now_s = clients.lanes[-1].started, time.monotonic()
+        after_s.append(now_s - started_s if started_s else None)
 
     faults.then = begun
-    one = repeat_of(Three([A_LEADS]), clients, scenarios=[scenario], trial_run=False)
-    one.measure()
-    assert [window.scenario for window in one.windows] == [BASE, scenario.name]
-    [after] = after_s
-    assert (after is None) == (scenario.start_s is None)
-    assert after is None or after >= 0.25
+    repeat = repeat_of(Three([A_LEADS]), clients, scenarios=[scenario], trial_run=False)
+    repeat.measure()
+    assert [window.scenario for window in repeat.windows] == [BASE, scenario.name]
+    [delay_s] = after_s
+    assert (delay_s is None) == (scenario.start_s is None)
+    assert delay_s is None or delay_s >= 0.25
 
 
 def test_an_election_under_a_fault_is_an_outcome_and_the_next_fault_is_the_new_leader_s(
@@ -96,11 +97,11 @@ def test_an_election_under_a_fault_is_an_outcome_and_the_next_fault_is_the_new_l
 
 
 def test_a_run_of_which_nothing_is_kept_comes_first_unless_it_is_left_out(clients: Clients) -> None:
-    for trial_run, told in ((True, [A_LEADS, A_LEADS, B_LEADS]), (False, [A_LEADS, B_LEADS])):
-        before = runs(clients)
+    for trial_run, leaders in ((True, [A_LEADS, A_LEADS, B_LEADS]), (False, [A_LEADS, B_LEADS])):
+        runs_before = runs(clients)
         with pytest.raises(Moved):
-            repeat_of(Three(told), clients, trial_run=trial_run).measure()
-        assert runs(clients) - before == (2 if trial_run else 1)
+            repeat_of(Three(leaders), clients, trial_run=trial_run).measure()
+        assert runs(clients) - runs_before == (2 if trial_run else 1)
 
 
 @pytest.mark.parametrize("trial_run", [True, False])
@@ -111,12 +112,12 @@ def test_where_a_fault_s_traces_cannot_be_mended_services_are_started_anew(
     system.mend_fails = 1
     repeat = repeat_of(system, clients, testbed, trial_run=trial_run, **SHORT)
     repeat.measure()
-    _, first, second = repeat.windows
-    assert first.whole_after_s is None
-    assert second.whole_after_s is not None
+    _, first_window, second_window = repeat.windows
+    assert first_window.whole_after_s is None
+    assert second_window.whole_after_s is not None
     assert {agent.restarts for agent in testbed.agents.values()} == {1}
     assert len(faults.steps) == 2
-    # What was started anew is rehearsed before it is compared with a warm base, or it is said.
+    # Services that were started anew have a trial run before a window, or the window says "cold".
     assert runs(clients) == (5 if trial_run else 3)
     assert [window.cold for window in repeat.windows] == [False, False, not trial_run]
 
@@ -174,15 +175,26 @@ def test_a_base_after_a_repeat_that_left_services_cold_says_so_unless_it_is_rehe
 ) -> None:
     del faults
     system = Three([A_LEADS])
-    more: dict[str, Any] = {**SHORT, "severities": (10,), "trial_run": trial_run}
-    first = repeat_of(system, clients, **more)
+    options: dict[str, Any] = {**SHORT, "severities": (10,), "trial_run": trial_run}
+    first_repeat = repeat_of(system, clients, **options)
     system.mend_fails = 1
-    first.measure()
-    assert first.cold
-    second = repeat_of(system, clients, cold=first.cold, **more)
-    second.measure()
-    assert [window.cold for window in second.windows] == [not trial_run, False]
-    assert not second.cold
+    first_repeat.measure()
+    assert first_repeat.cold
+    second_repeat = repeat_of(system, clients, cold=first_repeat.cold, **options)
+    second_repeat.measure()
+    assert [window.cold for window in second_repeat.windows] == [not trial_run, False]
+    assert not second_repeat.cold
+
+
+def test_an_arm_that_comes_again_has_what_its_servers_lost_meanwhile_brought_back(
+    clients: Clients,
+) -> None:
+    """Servers are started anew for each arm; HBase's then hold other regions than before."""
+    section, testbed = LimplockSection(rows=("Z3",)), cast(Any, SimpleNamespace(keep=id))
+    rows_of_arms = Rows(testbed, section)
+    rows_of_arms._clients["new", "zookeeper"] = clients  # as its first repeat left it
+    assert rows_of_arms._client_of("new", "zookeeper", Three([A_LEADS]), ()) is clients
+    assert [lane.task.operation for lane in clients.lanes] == ["mend"]
 
 
 def test_a_base_that_is_cut_short_ends_its_repeat(clients: Clients, faults: Faults) -> None:
@@ -203,11 +215,13 @@ def test_influxdb_gets_the_probes_of_base_and_faults_each_once(
     repeat = repeat_of(Three([A_LEADS]), clients, testbed, **SHORT)
     repeat.measure()
     assert len(faults.steps) == 2
-    told = [(at, tags["machine"], tags["operation"]) for at, name, tags in testbed.samples]
-    assert len(told) == len(set(told))
+    samples = [(at_s, tags["machine"], tags["operation"]) for at_s, name, tags in testbed.samples]
+    assert len(samples) == len(set(samples))
     for window in repeat.windows:
-        within = {machine for at, machine, _ in told if window.start_s <= at <= window.end_s}
-        assert within == {"a", "b", "c"}, window.scenario
+        machines = {
+            machine for at_s, machine, _ in samples if window.start_s <= at_s <= window.end_s
+        }
+        assert machines == {"a", "b", "c"}, window.scenario
 
 
 # As PROGRAM, but what has no count goes on until it is stopped.
@@ -216,18 +230,18 @@ ENDLESS = PROGRAM.replace('task[1] == "probe"', 'task[1] == "probe" or int(task[
 
 def test_a_death_is_what_was_not_printed_before_or_a_program_that_ended() -> None:
     printed = {"a": f"x {OUT_OF_MEMORY}", "b": "", "c": ""}
-    ended: set[str] = set()
-    deaths = Deaths("abc", lambda name: printed[name], lambda name: name in ended)
+    ended_machines: set[str] = set()
+    deaths = Deaths("abc", lambda name: printed[name], lambda name: name in ended_machines)
     deaths.look(1.0)
-    assert deaths.found == {}
+    assert deaths.died_at == {}
     printed["a"] = "lines of before are gone"
     deaths.look(2.0)
     printed["a"] = f"again {OUT_OF_MEMORY}"
     deaths.look(3.0)
-    assert deaths.found == {"a": 3.0}
-    ended.add("c")
+    assert deaths.died_at == {"a": 3.0}
+    ended_machines.add("c")
     deaths.look(4.0)
-    assert deaths.found == {"a": 3.0, "c": 4.0}
+    assert deaths.died_at == {"a": 3.0, "c": 4.0}
 
 
 def test_an_operation_goes_on_beyond_its_count_until_a_while_after_a_death(
@@ -251,14 +265,14 @@ def test_an_operation_goes_on_beyond_its_count_until_a_while_after_a_death(
     )
     clients = Clients([sys.executable, "-c", ENDLESS], tmp_path / "log")
     try:
-        one = repeat_of(Three([A_LEADS]), clients, testbed, [Scenario(100.0)], window_s_min=0.1,
-                        endure={"for_s": 3000.0, "after_s": 0.3})  # fmt: skip
-        one.measure()
+        repeat = repeat_of(Three([A_LEADS]), clients, testbed, [Scenario(100.0)], window_s_min=0.1,
+                           endure={"for_s": 3000.0, "after_s": 0.3})  # fmt: skip
+        repeat.measure()
     finally:
         clients.close()
-    base, faulty = one.windows
+    base, faulty = repeat.windows
     assert (base.died_s, [*faulty.died_s]) == ({}, ["a"])
-    [(_, lane)] = [(purpose, lane) for purpose, lane in one.lanes
+    [(_, lane)] = [(purpose, lane) for purpose, lane in repeat.lanes
                    if purpose == ROW and lane.task.count == 0]  # fmt: skip
     assert len(lane.did) > 7
     assert not faulty.cut
@@ -267,10 +281,10 @@ def test_an_operation_goes_on_beyond_its_count_until_a_while_after_a_death(
 
 def test_only_rows_over_few_keys_can_go_on() -> None:
     design = load_design("limplock-zookeeper")
-    asked = LimplockSection(rows=("Z3",), endure=Endure(for_s=60.0))
-    with pytest.raises(InputError) as caught:
-        asked.check(design)
-    assert str(caught.value.place).endswith("limplock.endure")
+    section = LimplockSection(rows=("Z3",), endure=Endure(for_s=60.0))
+    with pytest.raises(InputError) as error:
+        section.check(design)
+    assert str(error.value.place).endswith("limplock.endure")
     LimplockSection(rows=("Z5",), endure=Endure(for_s=60.0)).check(design)
 
 
@@ -290,16 +304,18 @@ def test_the_design_of_figure_4_is_the_papers_size_on_both_releases() -> None:
 def test_what_was_done_over_time_is_told_with_deaths_and_drawn_beside_the_papers() -> None:
     labels = {"a": "leader", "b": "follower-1", "c": "follower-2"}
 
-    def window(scenario: str, start_s: float, end_s: float, **more: Any) -> Window:
+    def window(scenario: str, start_s: float, end_s: float, **fields: Any) -> Window:
         return Window("new", "Z5", "follower", scenario, 0, "b", "c", labels, start_s, end_s,
-                      end_s - start_s, False, {}, False, 0, **more)  # fmt: skip
+                      end_s - start_s, False, {}, False, 0, **fields)  # fmt: skip
 
-    some = [window("base", 0.0, 64.0), window("100", 100.0, 160.0, died_s={"a": 31.0})]
-    left = RunInputs(1.0, {"Z5": 6000}, {"Z5": 6.0}, [], [])
-    did = [(ROW, "c", "set", 100.0 + k / 90, 100.0 + (k + 0.5) / 90, "ok") for k in range(2700)]
-    did += [(ROW, "c", "set", 131.0, 140.0, "error")]
-    found: Any = courses(left, some, pl.DataFrame(did, ASKED, orient="row"))
-    [course] = found
+    windows = [window("base", 0.0, 64.0), window("100", 100.0, 160.0, died_s={"a": 31.0})]
+    inputs = RunInputs(1.0, {"Z5": 6000}, {"Z5": 6.0}, [], [])
+    operations = [
+        (ROW, "c", "set", 100.0 + k / 90, 100.0 + (k + 0.5) / 90, "ok") for k in range(2700)
+    ]
+    operations += [(ROW, "c", "set", 131.0, 140.0, "error")]
+    found_courses: Any = courses(inputs, windows, pl.DataFrame(operations, ASKED, orient="row"))
+    [course] = found_courses
     assert course["base_per_s"] == pytest.approx(6000 / 64)
     assert course["died_s"] == {"leader": 31.0}
     assert len(course["done_per_s"]) == 60 / BIN_S
@@ -308,8 +324,8 @@ def test_what_was_done_over_time_is_told_with_deaths_and_drawn_beside_the_papers
     [figure] = lasting_figures({"courses": [course], "arms": ["new"]})
     paper = rows()["Z5"].paper
     assert paper is not None
-    for one in paper.course:
-        assert f"{one.rate_per_s:g}/s {one.what}" in figure.caption
+    for stretch in paper.course:
+        assert f"{stretch.rate_per_s:g}/s {stretch.what}" in figure.caption
     assert figure.drawings["wide"]
     assert lasting_figures({"courses": None, "arms": ["new"]}) == []
 
@@ -317,8 +333,8 @@ def test_what_was_done_over_time_is_told_with_deaths_and_drawn_beside_the_papers
 def test_a_watch_that_ended_is_not_told_as_a_multiple_of_the_base(tmp_path: Path) -> None:
     result = flat(Made(tmp_path, replace(SLOW_LEADER, timeout_factor=6.0)).result())
     for endures in (False, True):
-        for one in result["scenarios"]:
-            one["endures"] = endures
-        said = [row[-1].text for row in scenario_table(result).rows]
-        assert any("× the base" in text for text in said) == (not endures)
-        assert any("cut short" in text for text in said)
+        for scenario in result["scenarios"]:
+            scenario["endures"] = endures
+        texts = [row[-1].text for row in scenario_table(result).rows]
+        assert any("× the base" in text for text in texts) == (not endures)
+        assert any("cut short" in text for text in texts)

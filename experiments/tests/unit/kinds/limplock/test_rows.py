@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import ssl
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,6 +16,7 @@ from experiments.kinds.limplock.clients import metrics_client
 from experiments.kinds.limplock.clients.system import adapter_of
 from experiments.kinds.limplock.row import FOLDER, Paper, read_row, rows
 from experiments.paths import ROOT
+from optimizer.tests.answers import Answer, answering
 
 ROWS = rows()
 PAPER = {name: row.paper for name, row in ROWS.items() if row.paper is not None}
@@ -26,11 +26,11 @@ BASES_S = {"F": [12, 182, 120, 9, 39, 208, 104, 432, 11, 4105, 174], "H": [80, 8
 
 
 def test_all_rows_of_table_1_are_here_with_their_base_latencies() -> None:
-    found = {
+    bases_s = {
         letter: [PAPER[f"{letter}{number}"].base_s for number in range(1, len(bases) + 1)]
         for letter, bases in BASES_S.items()
     }
-    assert found == BASES_S
+    assert bases_s == BASES_S
     assert len(PAPER) == 28
     assert set(ROWS) - set(PAPER) == {"E1", "E2"}
 
@@ -50,12 +50,12 @@ def test_a_rows_verdicts_agree_with_each_other(paper: Paper) -> None:
 
 
 def test_rows_that_the_text_calls_free_of_limplock_have_none() -> None:
-    free = {
+    free_rows = {
         name
         for name, paper in PAPER.items()
         if {paper.operation, paper.node, paper.cluster} == {"no"}
     }
-    assert free == {"F2", "F3", "H2", "H3", "Z1", "Z2", "Z4", "C1", "C2"}
+    assert free_rows == {"F2", "F3", "H2", "H3", "Z1", "Z2", "Z4", "C1", "C2"}
 
 
 @pytest.mark.parametrize(
@@ -77,22 +77,24 @@ def test_a_row_that_is_none_is_refused_with_its_key(
     text = (FOLDER / "F4.toml").read_text()
     assert old in text
     (tmp_path / "F4.toml").write_text(text.replace(old, new))
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         read_row(tmp_path / "F4.toml")
-    assert refused.value.place.endswith(key)
+    assert error.value.place.endswith(key)
 
 
 @pytest.mark.parametrize("system", sorted({row.system for row in ROWS.values()}))
 def test_an_adapter_can_ask_all_rows_of_its_system_and_no_other_operation(system: str) -> None:
     adapter = adapter_of(ROOT / "infra" / "roles" / system)
-    own = [row for row in ROWS.values() if row.system == system]
-    for row in own:
+    system_rows = [row for row in ROWS.values() if row.system == system]
+    for row in system_rows:
         adapter.check(row)
     for change in ({"operation": "defragment"}, {"consistency": None}):
-        odd = own[0].model_copy(update={"workload": own[0].workload.model_copy(update=change)})
+        unknown_row = system_rows[0].model_copy(
+            update={"workload": system_rows[0].workload.model_copy(update=change)}
+        )
         if "operation" in change or system == "cassandra":
             with pytest.raises(InputError):
-                adapter.check(odd)
+                adapter.check(unknown_row)
 
 
 _BEANS = {"Hadoop:service=NameNode,name=FSNamesystem": '{"beans": [{"BlocksTotal": 7}]}',
@@ -100,44 +102,30 @@ _BEANS = {"Hadoop:service=NameNode,name=FSNamesystem": '{"beans": [{"BlocksTotal
           "text": "It works!"}  # fmt: skip
 
 
-class _Page(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        asked = parse_qs(urlsplit(self.path).query).get("qry", [""])[0]
-        said = _BEANS.get(asked, "").encode()
-        self.send_response(200 if said else 404)
-        self.send_header("Content-Length", str(len(said)))
-        self.end_headers()
-        self.wfile.write(said)
-
-    def log_message(self, *_: object) -> None: ...
+def _page(request: BaseHTTPRequestHandler, _: bytes) -> Answer:
+    pattern = parse_qs(urlsplit(request.path).query).get("qry", [""])[0]
+    answer = _BEANS.get(pattern, "").encode()
+    return 200 if answer else 404, {}, answer
 
 
 @pytest.fixture
-def server() -> Iterator[ThreadingHTTPServer]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as made:
-        threading.Thread(target=made.serve_forever, daemon=True).start()
-        yield made
-        made.shutdown()
+def port() -> Iterator[int]:
+    with answering(_page) as url:
+        yield urlsplit(url).port or 0
 
 
 @pytest.mark.parametrize("name", _BEANS)
-def test_a_bean_or_nothing(server: ThreadingHTTPServer, name: str) -> None:
-    wanted = {"BlocksTotal": 7} if name.startswith("Hadoop") else {}
-    assert metrics_client.bean("127.0.0.1", server.server_port, name) == wanted
+def test_a_bean_or_nothing(port: int, name: str) -> None:
+    expected = {"BlocksTotal": 7} if name.startswith("Hadoop") else {}
+    assert metrics_client.bean("127.0.0.1", port, name) == expected
 
 
-def test_who_refuses_or_does_not_listen_says_nothing(server: ThreadingHTTPServer) -> None:
-    assert metrics_client.bean("127.0.0.1", server.server_port, "unknown") == {}
-    server.shutdown()
-    server.server_close()
-    assert metrics_client.bean("127.0.0.1", server.server_port, "none") == {}
+def test_who_refuses_or_does_not_listen_says_nothing(port: int) -> None:
+    assert metrics_client.bean("127.0.0.1", port, "unknown") == {}
+    assert metrics_client.bean("127.0.0.1", 1, "none") == {}
 
 
-def test_a_request_makes_no_client(
-    server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_makes_no_client(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client would read all certificates of the system."""
 
     def made(*_: object, **__: object) -> ssl.SSLContext:
@@ -145,5 +133,5 @@ def test_a_request_makes_no_client(
 
     monkeypatch.setattr(ssl, "create_default_context", made)
     name = next(iter(_BEANS))
-    told = [metrics_client.bean("127.0.0.1", server.server_port, name) for _ in range(3)]
-    assert told == [json.loads(_BEANS[name])["beans"][0]] * 3
+    beans = [metrics_client.bean("127.0.0.1", port, name) for _ in range(3)]
+    assert beans == [json.loads(_BEANS[name])["beans"][0]] * 3

@@ -25,40 +25,33 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def scenario(result: dict[str, Any], row: str, name: str) -> dict[str, Any]:
-    [found] = [one for one in flat(result)["scenarios"]
-               if (one["row"], one["scenario"]) == (row, name)]  # fmt: skip
-    return dict(found)
+    [entry] = [candidate for candidate in flat(result)["scenarios"]
+               if (candidate["row"], candidate["scenario"]) == (row, name)]  # fmt: skip
+    return dict(entry)
 
 
 def row(result: dict[str, Any], name: str) -> dict[str, Any]:
-    [found] = [one for one in flat(result)["rows"] if one["row"] == name]
-    return dict(found)
+    [entry] = [candidate for candidate in flat(result)["rows"] if candidate["row"] == name]
+    return dict(entry)
 
 
 def test_a_leader_that_limps_locks_up_all_updates_wherever_it_is_at_each_repeat(made: Made) -> None:
-    found = scenario(made.result(), "Z3", "100")
-    assert (found["operation"], found["node"], found["cluster"]) == ("yes", "no", "yes")
-    assert found["scope"] == ["set"]
-    assert found["limping"] == "leader"
-    assert found["slowdown"]["low"] > 7
-    assert {one["node"] for one in found["streams"]} == {"leader", "follower-1", "follower-2"}
-    needs = {(one["node"], one["operation"]): one["needs"] for one in found["streams"]}
+    entry = scenario(made.result(), "Z3", "100")
+    assert (entry["operation"], entry["node"], entry["cluster"]) == ("yes", "no", "yes")
+    assert entry["scope"] == ["set"]
+    assert entry["limping"] == "leader"
+    assert entry["slowdown"]["low"] > 7
+    assert {stream["node"] for stream in entry["streams"]} == {"leader", "follower-1", "follower-2"}
+    needs = {(stream["node"], stream["operation"]): stream["needs"] for stream in entry["streams"]}
     assert needs["follower-1", "set"] == "limpware"
     assert needs["follower-1", "get"] == "neither"
 
 
-def test_a_follower_that_limps_locks_up_nothing(made: Made) -> None:
-    result = made.result()
-    for name in ("10", "100", "1000", "crash"):
-        found = scenario(result, "Z4", name)
-        assert (found["operation"], found["node"], found["cluster"]) == ("no", "no", "no"), name
-
-
 def test_a_row_is_what_its_worst_severity_is_and_a_crash_is_beside(made: Made) -> None:
     result = made.result()
-    leader = row(result, "Z3")
-    assert (leader["operation"], leader["cluster"]) == ("yes", "yes")
-    assert leader["agrees"] == {"operation": True, "node": None, "cluster": True}
+    leader_row = row(result, "Z3")
+    assert (leader_row["operation"], leader_row["cluster"]) == ("yes", "yes")
+    assert leader_row["agrees"] == {"operation": True, "node": None, "cluster": True}
     assert scenario(result, "Z3", "crash")["operation"] == "no"
     assert scenario(result, "Z3", "10")["operation"] == "no"
     assert result["limplock"]["letters"] == {"Z3": "O C", "Z4": "-"}
@@ -68,20 +61,20 @@ def test_a_row_is_what_its_worst_severity_is_and_a_crash_is_beside(made: Made) -
 
 
 def test_an_operation_that_was_cut_short_took_at_least_so_long(tmp_path: Path) -> None:
-    found = scenario(
+    entry = scenario(
         Made(tmp_path, replace(SLOW_LEADER, timeout_factor=6.0)).result(), "Z3", "1000"
     )
-    assert found["cut"] == 3
-    assert found["slowdown"]["at_least"]
-    assert found["slowdown"]["high"] is None
-    assert found["operation"] == "yes"
+    assert entry["cut"] == 3
+    assert entry["slowdown"]["at_least"]
+    assert entry["slowdown"]["high"] is None
+    assert entry["operation"] == "yes"
 
 
 def test_a_row_whose_base_differs_from_itself_is_not_judged(tmp_path: Path) -> None:
-    noisy = replace(SLOW_FOLLOWER, noise=1.2)
-    found = scenario(Made(tmp_path, noisy).result(), "Z4", "10")
-    assert found["operation"] == "insufficient"
-    assert "differs" in found["reason"]
+    noisy_truth = replace(SLOW_FOLLOWER, noise=1.2)
+    entry = scenario(Made(tmp_path, noisy_truth).result(), "Z4", "10")
+    assert entry["operation"] == "insufficient"
+    assert "differs" in entry["reason"]
 
 
 @pytest.mark.parametrize("short", [1, 3])
@@ -90,18 +83,18 @@ def test_a_base_that_was_cut_short_is_not_judged_and_the_page_says_so(
 ) -> None:
     folder = tmp_path / "limplock-zookeeper" / "20261124T000000Z"
     result = Made(folder, replace(SLOW_LEADER, bases_cut=short), SLOW_FOLLOWER).result()
-    mine = [one for one in flat(result)["scenarios"] if one["row"] == "Z3"]
-    assert {one["operation"] for one in mine} == {"insufficient"}
-    assert {one["bases_cut"] for one in mine} == {short}
+    entries = [entry for entry in flat(result)["scenarios"] if entry["row"] == "Z3"]
+    assert {entry["operation"] for entry in entries} == {"insufficient"}
+    assert {entry["bases_cut"] for entry in entries} == {short}
     if short == 3:
-        [only] = mine
-        assert (only["scenario"], only["reason"]) == ("base", "the base was cut short")
-        assert (only["node"], only["cluster"]) == ("insufficient", "insufficient")
+        [base_entry] = entries
+        assert (base_entry["scenario"], base_entry["reason"]) == ("base", "the base was cut short")
+        assert (base_entry["node"], base_entry["cluster"]) == ("insufficient", "insufficient")
     assert result["limplock"]["letters"]["Z3"] == "O? N? C?"
     assert scenario(result, "Z4", "100")["operation"] == "no"
     assert result["valid"]
-    done = call("report", str(folder))
-    assert done.exit_code == 0, done.output
+    process = call("report", str(folder))
+    assert process.exit_code == 0, process.output
     assert f"{short} bases cut short" in (folder / "report.html").read_text()
 
 
@@ -111,31 +104,33 @@ def test_parts_that_moved_under_a_fault_and_services_that_were_cold_are_said(
     truth = replace(SLOW_LEADER, moved=("100",), cold=("1000",))
     result = Made(tmp_path, truth).result()
     assert scenario(result, "Z3", "100")["operation"] == "yes"
-    names = [one["scenario"] for one in flat(result)["scenarios"]]
-    seen = [line[-1].text for line in scenario_table(flat(result)).rows]
-    said = dict(zip(names, seen, strict=True))
-    assert "parts moved in 3" in said["100"]
-    assert "begun cold in 3" in said["1000"]
-    assert not any("moved" in said[name] or "cold" in said[name] for name in ("10", "crash"))
+    names = [entry["scenario"] for entry in flat(result)["scenarios"]]
+    texts = [line[-1].text for line in scenario_table(flat(result)).rows]
+    text_of = dict(zip(names, texts, strict=True))
+    assert "parts moved in 3" in text_of["100"]
+    assert "begun cold in 3" in text_of["1000"]
+    assert not any("moved" in text_of[name] or "cold" in text_of[name] for name in ("10", "crash"))
     result = flat(Made(tmp_path / "base", replace(SLOW_LEADER, cold=("base",))).result())
-    seen = [line[-1].text for line in scenario_table(result).rows]
-    assert all("3 bases begun cold" in text for text in seen)
-    assert not any("begun cold in" in text for text in seen)
+    texts = [line[-1].text for line in scenario_table(result).rows]
+    assert all("3 bases begun cold" in text for text in texts)
+    assert not any("begun cold in" in text for text in texts)
 
 
 def test_a_server_that_ran_out_of_memory_is_down_and_not_an_error(tmp_path: Path) -> None:
-    gone = replace(SLOW_LEADER, gone={"leader": 5.0})
-    result = Made(tmp_path, gone).result()
-    down = {one["node"] for one in scenario(result, "Z3", "100")["streams"] if one["down"]}
-    assert down == {"leader"}
+    truth = replace(SLOW_LEADER, gone={"leader": 5.0})
+    result = Made(tmp_path, truth).result()
+    down_nodes = {
+        stream["node"] for stream in scenario(result, "Z3", "100")["streams"] if stream["down"]
+    }
+    assert down_nodes == {"leader"}
     assert result["valid"]
 
 
 def test_a_row_that_was_never_measured_makes_the_run_not_valid(tmp_path: Path) -> None:
-    made = Made(tmp_path, SLOW_LEADER)
+    run = Made(tmp_path, SLOW_LEADER)
     manifest = tmp_path / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"Z3"', '"Z3",\n   "Z5"', 1))
-    result = made.result()
+    result = run.result()
     assert not result["valid"]
     assert result["verdicts"]["measurement"]["reasons"] == ["Z5: nothing was measured"]
 
@@ -146,8 +141,8 @@ def test_each_part_of_a_row_has_letters_of_its_own(tmp_path: Path) -> None:
     assert result["limplock"]["letters"] == {"Z3 leader": "O C", "Z3 follower": "-"}
     assert kinds.find("limplock").row(result) == {"Z3 leader": "O C", "Z3 follower": "-"}
     assert result["found"] == "Z3 leader O C, Z3 follower -"
-    both = Made(tmp_path / "both", SLOW_LEADER, follower, arms=("new", "old")).result()
-    assert list(both["limplock"]["letters"]) == [
+    both_result = Made(tmp_path / "both", SLOW_LEADER, follower, arms=("new", "old")).result()
+    assert list(both_result["limplock"]["letters"]) == [
         "Z3 new leader", "Z3 new follower", "Z3 old leader", "Z3 old follower",
     ]  # fmt: skip
 
@@ -161,7 +156,7 @@ def spec(rows: list[str], arms: str = "new", search: Any = None) -> dict[str, An
 
 def windows(*names: str, arm: str = "new", scenarios: tuple[str, ...] = ("10", "100"),
             repeats: range = range(3)) -> list[Window]:  # fmt: skip
-    """Of rows and parts (`F9 source`), a base and these scenarios in each repeat."""
+    """Windows of these rows and parts (`F9 source`): a base and these scenarios in each repeat."""
     return [
         Window(arm, row, part, scenario, repeat, "m", "m", {"m": part}, 0.0, 1.0, 1.0, False, {},
                False, 0)
@@ -224,24 +219,26 @@ def test_what_a_run_lacks_of_its_design_is_named(
 
 
 def test_turns_of_an_arm_and_the_designs_repeats_are_its_repeats() -> None:
-    asked = spec(["Z3"], "new old")
-    asked["design"] = {"order": "ABBAAB", "repeats": 1}
-    got = windows("Z3 leader") + windows("Z3 leader", arm="old", repeats=range(2))
-    assert missing_measurements(asked, got) == ["Z3 (old): 2 of 3 repeats of 10 ×, 100 ×"]
+    run_spec = spec(["Z3"], "new old")
+    run_spec["design"] = {"order": "ABBAAB", "repeats": 1}
+    measured_windows = windows("Z3 leader") + windows("Z3 leader", arm="old", repeats=range(2))
+    assert missing_measurements(run_spec, measured_windows) == [
+        "Z3 (old): 2 of 3 repeats of 10 ×, 100 ×"
+    ]
 
 
 def test_the_page_is_made_anew_from_the_files(tmp_path: Path) -> None:
     folder = tmp_path / "limplock-zookeeper" / "20261124T000000Z"
     Made(folder, SLOW_LEADER, SLOW_FOLLOWER).result()
-    done = call("report", str(folder))
-    assert done.exit_code == 0, done.output
+    process = call("report", str(folder))
+    assert process.exit_code == 0, process.output
     page = (folder / "report.html").read_text()
     for identity in ("limplock-table", "scenario-table", "stream-table", "slowdowns",
                      "course-new-z3-leader", "course-new-z4-follower"):  # fmt: skip
         assert f'id="{identity}"' in page
     assert "paper yes, as here" in page
     assert "://" not in page.replace("http://www.w3.org", "")
-    assert "Z3" in done.output
+    assert "Z3" in process.output
 
 
 @pytest.mark.parametrize(

@@ -10,20 +10,17 @@ from typing import Any, get_args
 
 import pytest
 
-from core.runfiles.manifest import manifest_if_any
-from core.runfiles.result import FILE, Result
+from core.runfiles.result import Result
 from experiments.design import load_design
 from experiments.kinds.limplock import KIND
 from experiments.kinds.limplock.dry_run import disturbances
-from experiments.kinds.limplock.judge.result import analyse
-from experiments.kinds.limplock.judge.search import Search, searched
+from experiments.kinds.limplock.judge.search import Search, summarise_search
 from experiments.kinds.limplock.page.report import headline
 from experiments.kinds.limplock.page.zones import AXES
 from experiments.kinds.limplock.scenarios import BASE, UNITS, Axis, Scenario, label
 from experiments.kinds.limplock.section import LimplockSection
 from experiments.kinds.limplock.windows import Window, read_windows, write_windows
-from experiments.record.records import write_json
-from experiments.record.result import flat, result_of
+from experiments.record.result import flat
 from experiments.tests.limplock_fixture import MACHINES, written
 
 DESIGN = "danger-zones-zookeeper"
@@ -39,8 +36,8 @@ def run_of(folder: Path, search: Search, values: list[float], slower: Callable[[
     slower than the last one's."""
     windows, base_s = [], 1.0
     for number, value in enumerate(value for value in values for _ in range(3)):
-        took = min(LIMIT, slower(value))
-        for scenario, ratio in ((BASE, 1.0), (search.scenario(value).name, took)):
+        factor = min(LIMIT, slower(value))
+        for scenario, ratio in ((BASE, 1.0), (search.scenario(value).name, factor)):
             windows.append(
                 Window("new", "Z3", "leader", scenario, number, MACHINES[0], MACHINES[1], LABELS,
                        10.0 * number, 10.0 * number + 5.0, ratio * base_s, ratio >= LIMIT, {},
@@ -55,15 +52,15 @@ VALUES = [2.0, 20.0, 30.0, 36.0, 40.0, 200.0, 1000.0]
 
 def test_a_jump_is_a_zone_in_the_result_and_the_first_thing_on_the_page(tmp_path: Path) -> None:
     result = run_of(tmp_path / "run", SLOWER, VALUES, lambda value: 1.1 if value < 38 else 15.0)
-    [found] = flat(result)["zones"]
-    [zone] = found["zones"]
+    [search] = flat(result)["zones"]
+    [zone] = search["zones"]
     assert (zone["low"], zone["high"], zone["worse"], zone["narrow"]) == (36.0, 40.0, True, True)
-    assert [point["at"] for point in found["points"]] == VALUES
-    assert {len(point["waits"]) for point in found["points"]} == {3}
-    said = headline(flat(result))
-    assert "36.0 and 40.0 ×" in said
+    assert [point["at"] for point in search["points"]] == VALUES
+    assert {len(point["waits"]) for point in search["points"]} == {3}
+    sentence = headline(flat(result))
+    assert "36.0 and 40.0 ×" in sentence
     page = KIND.write_page(tmp_path / "run").read_text()
-    assert said in page
+    assert sentence in page
     assert 'id="zones-new-z3-leader"' in page
     assert 'id="zone-table"' in page
     assert page.index('id="zones"') < page.index('id="rows"')
@@ -72,46 +69,48 @@ def test_a_jump_is_a_zone_in_the_result_and_the_first_thing_on_the_page(tmp_path
 
 def test_a_host_that_gets_slower_makes_no_zone(tmp_path: Path) -> None:
     result = run_of(tmp_path / "run", SLOWER, VALUES, lambda _: 1.2, drift=1.3)
-    [found] = flat(result)["zones"]
-    assert (found["zones"], found["open"]) == ([], [])
+    [search] = flat(result)["zones"]
+    assert (search["zones"], search["open"]) == ([], [])
     assert headline(flat(result)).startswith("No danger zone is shown between 2.00 and 1,000 ×")
 
 
 def test_a_headline_without_a_zone_says_what_the_budget_left_open(tmp_path: Path) -> None:
     result = run_of(tmp_path / "run", SLOWER, [2.0, 20.0, 100.0], lambda value: min(value, 15.0))
-    [found] = flat(result)["zones"]
-    assert (found["zones"], found["open"]) == ([], [[2.0, 20.0]])
+    [search] = flat(result)["zones"]
+    assert (search["zones"], search["open"]) == ([], [[2.0, 20.0]])
     assert headline(flat(result)).endswith("3 values; not decided between 2.00 and 20.0 ×.")
 
 
 def test_a_search_that_ended_after_its_first_base_has_a_page(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     run_of(folder, SLOWER, [2.0], lambda _: 1.0)
-    left, windows = read_windows(folder)
-    write_windows(folder, left, windows[:1])
-    result = result_of("limplock", manifest_if_any(folder), analyse(folder))
-    write_json(folder / FILE, result)
+    inputs, windows = read_windows(folder)
+    write_windows(folder, inputs, windows[:1])
+    result = KIND.conclude(folder)
     assert not result["valid"]
-    said = headline(flat(result))
-    assert said == "Nothing was measured (Z3, new)."
-    assert said in KIND.write_page(folder).read_text()
+    sentence = headline(flat(result))
+    assert sentence == "Nothing was measured (Z3, new)."
+    assert sentence in KIND.write_page(folder).read_text()
 
 
 def test_a_repeat_whose_base_was_cut_short_is_no_value(tmp_path: Path) -> None:
     run_of(tmp_path / "run", SLOWER, VALUES, lambda value: 1.1 if value < 38 else 15.0)
     _, windows = read_windows(tmp_path / "run")
-    cut = {0, 1, 2, 3}  # all repeats of the first value, and one of the second
-    bases = [replace(one, cut=one.scenario == BASE and one.repeat in cut) for one in windows]
-    zones: Any = searched(bases, SLOWER)
-    [found] = zones
-    assert [point["at"] for point in found["points"]] == VALUES[1:]
-    assert [len(point["waits"]) for point in found["points"]] == [2, 3, 3, 3, 3, 3]
+    cut_repeats = {0, 1, 2, 3}  # all repeats of the first value, and one of the second
+    bases = [
+        replace(window, cut=window.scenario == BASE and window.repeat in cut_repeats)
+        for window in windows
+    ]
+    zones: Any = summarise_search(bases, SLOWER)
+    [search] = zones
+    assert [point["at"] for point in search["points"]] == VALUES[1:]
+    assert [len(point["waits"]) for point in search["points"]] == [2, 3, 3, 3, 3, 3]
 
 
 def test_an_operation_that_was_over_before_its_fault_is_no_value(tmp_path: Path) -> None:
     result = run_of(tmp_path / "run", START, [0.5, 1.0, 5.0], lambda _: 1.5)
-    [found] = flat(result)["zones"]
-    assert [point["at"] for point in found["points"]] == [0.5, 1.0]
+    [search] = flat(result)["zones"]
+    assert [point["at"] for point in search["points"]] == [0.5, 1.0]
 
 
 DELAY = Search(axis="delay", low=0.5, high=50)
@@ -121,21 +120,23 @@ DELAY = Search(axis="delay", low=0.5, high=50)
 def test_the_page_names_the_axis_with_its_unit(rule: Search, tmp_path: Path) -> None:
     run = tmp_path / "run"
     result = run_of(run, rule, [0.5, 0.575], lambda value: 15.0 if value > 0.5 else 1.5)
-    [found] = flat(result)["zones"]
-    [zone] = found["zones"]
-    said = headline(flat(result))
+    [search] = flat(result)["zones"]
+    [zone] = search["zones"]
+    sentence = headline(flat(result))
     assert (zone["low"], zone["high"]) == (0.5, 0.575)
-    assert f"0.500 and 0.575 {UNITS[rule.axis]} (" in said
+    assert f"0.500 and 0.575 {UNITS[rule.axis]} (" in sentence
     page = unescape(KIND.write_page(run).read_text())
-    assert said in page
+    assert sentence in page
     assert AXES[rule.axis] in page
 
 
 def test_what_was_cut_short_is_at_least_so_long(tmp_path: Path) -> None:
-    result = run_of(tmp_path / "run", SLOWER, [36.0, 40.0], lambda v: 1.0 if v < 38 else 99.0)
-    [found] = flat(result)["zones"]
-    assert found["points"][1]["median"] == {"seconds": LIMIT, "at_least": True}
-    [zone] = found["zones"]
+    result = run_of(
+        tmp_path / "run", SLOWER, [36.0, 40.0], lambda value: 1.0 if value < 38 else 99.0
+    )
+    [search] = flat(result)["zones"]
+    assert search["points"][1]["median"] == {"seconds": LIMIT, "at_least": True}
+    [zone] = search["zones"]
     assert zone["ratio"]["at_least"]
     assert zone["ratio"]["high"] is None
 
@@ -143,10 +144,10 @@ def test_what_was_cut_short_is_at_least_so_long(tmp_path: Path) -> None:
 def test_what_a_search_may_do_is_said_before() -> None:
     design = load_design(DESIGN)
     section = design.section(LimplockSection, "limplock")
-    [said] = disturbances(design, section)
-    assert "at most 42 times" in said["when"]
-    assert "2 to 1000 ×" in said["when"]
-    assert said["parameters"] == {"factor": 1000.0}
+    [fault] = disturbances(design, section)
+    assert "at most 42 times" in fault["when"]
+    assert "2 to 1000 ×" in fault["when"]
+    assert fault["parameters"] == {"factor": 1000.0}
 
 
 LEAST: Mapping[Axis, float] = {

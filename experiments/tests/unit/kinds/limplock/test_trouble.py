@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from core.errors import EnvironmentMissing, InputError, MeasurementFailed
-from experiments.commands.check import checked
+from experiments.commands.check import check_design
 from experiments.design import load_design
 from experiments.design.design import DESIGNS
 from experiments.design.injections import HELD_S_MAX
@@ -24,7 +24,7 @@ from experiments.kinds.limplock.clients.process import Clients, Lane, Task
 from experiments.kinds.limplock.clients.system import NotStable
 from experiments.kinds.limplock.dry_run import check_memory, needed_mb
 from experiments.kinds.limplock.measure.node_roles import assign_roles
-from experiments.kinds.limplock.measure.repeat import until_settled, whole
+from experiments.kinds.limplock.measure.repeat import await_whole, until_settled
 from experiments.kinds.limplock.page.report import scale_words
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.section import LimplockSection
@@ -101,9 +101,9 @@ def test_a_design_that_cannot_be_is_refused_with_its_key(
 def test_a_row_has_a_scale_of_its_own_or_that_of_all() -> None:
     section = LimplockSection(rows=("Z1", "Z3"), scale=0.1, scales={"Z3": 0.5})
     assert [section.count_of(row) for row in section.chosen_rows()] == [700, 3500]
-    left = RunInputs(0.1, {}, {}, [], [], {"Z1": 0.1, "Z3": 0.5})
-    assert scale_words(left) == "Z1 0.1, Z3 0.5"
-    assert scale_words(replace(left, scales={"Z1": 0.1})) == "0.1"
+    inputs = RunInputs(0.1, {}, {}, [], [], {"Z1": 0.1, "Z3": 0.5})
+    assert scale_words(inputs) == "Z1 0.1, Z3 0.5"
+    assert scale_words(replace(inputs, scales={"Z1": 0.1})) == "0.1"
 
 
 def test_nothing_is_waited_for_longer_than_a_fault_may_be_held() -> None:
@@ -114,54 +114,55 @@ def test_nothing_is_waited_for_longer_than_a_fault_may_be_held() -> None:
 
 
 def test_a_role_that_no_adapter_asks_is_refused(design: Path) -> None:
-    built_in = Path(load_design("limplock-zookeeper").roles["zookeeper"].directory)
-    ignored = shutil.ignore_patterns("limplock.py")
-    shutil.copytree(built_in, design / "roles" / "zookeeper", ignore=ignored)
-    with pytest.raises(InputError) as caught:
-        checked(load_design(design))
-    assert "limplock.py" in caught.value.expected
+    role_folder = Path(load_design("limplock-zookeeper").roles["zookeeper"].directory)
+    without_adapter = shutil.ignore_patterns("limplock.py")
+    shutil.copytree(role_folder, design / "roles" / "zookeeper", ignore=without_adapter)
+    with pytest.raises(InputError) as error:
+        check_design(load_design(design))
+    assert "limplock.py" in error.value.expected
 
 
 def test_a_kind_with_a_load_of_its_own_needs_no_load_and_another_does(design: Path) -> None:
-    checked(load_design(design))
+    check_design(load_design(design))
     text = (design / "experiment.toml").read_text()
-    compared = re.sub(r"\[limplock\].*?\n\n", "", text, flags=re.DOTALL)
-    (design / "experiment.toml").write_text(compared.replace('"limplock"', '"compare"'))
-    with pytest.raises(InputError) as caught:
-        checked(load_design(design))
-    assert caught.value.place.endswith("experiment.toml: load")
+    without_section = re.sub(r"\[limplock\].*?\n\n", "", text, flags=re.DOTALL)
+    (design / "experiment.toml").write_text(without_section.replace('"limplock"', '"compare"'))
+    with pytest.raises(InputError) as error:
+        check_design(load_design(design))
+    assert error.value.place.endswith("experiment.toml: load")
 
 
 def test_a_dry_run_says_each_fault_its_machines_and_its_undo() -> None:
-    found = call("run", "limplock-zookeeper", "--dry-run")
-    assert found.exit_code == 0
-    for words in ("net.limp", "factor 1000", "process.crash", "ensemble-3",
-                  "one machine at a time"):  # fmt: skip
-        assert words in " ".join(found.output.split())
+    process = call("run", "limplock-zookeeper", "--dry-run")
+    assert process.exit_code == 0
+    for phrase in ("net.limp", "factor 1000", "process.crash", "ensemble-3",
+                   "one machine at a time"):  # fmt: skip
+        assert phrase in " ".join(process.output.split())
 
 
-def test_a_host_with_too_little_memory_is_refused_with_both_figures(tmp_path: Path) -> None:
-    meminfo = tmp_path / "meminfo"
-    wanted = load_design("limplock-zookeeper")
-    meminfo.write_text("MemTotal: 9999999 kB\nMemAvailable:    524288 kB\n")
-    with pytest.raises(EnvironmentMissing) as caught:
-        check_memory(wanted, meminfo)
-    assert caught.value.got == "512 MB"
-    assert f"{needed_mb(wanted)} MB" in caught.value.expected
-    assert needed_mb(wanted) == 3 * 384 + 1024
-    meminfo.write_text(f"MemAvailable: {needed_mb(wanted) * 1024} kB\n")
-    check_memory(wanted, meminfo)
+def test_a_host_with_too_little_memory_is_refused_with_both_figures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host, ensemble_design = SimpleNamespace(available=512 << 20), load_design("limplock-zookeeper")
+    monkeypatch.setattr("psutil.virtual_memory", lambda: host)
+    with pytest.raises(EnvironmentMissing) as error:
+        check_memory(ensemble_design)
+    assert error.value.got == "512 MB"
+    assert f"{needed_mb(ensemble_design)} MB" in error.value.expected
+    assert needed_mb(ensemble_design) == 3 * 384 + 1024
+    host.available = needed_mb(ensemble_design) << 20
+    check_memory(ensemble_design)
 
 
 @pytest.mark.parametrize("here", [True, False])
 def test_only_a_host_that_is_to_have_the_machines_needs_their_memory(
     monkeypatch: pytest.MonkeyPatch, here: bool
 ) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(dry_run, "check_memory", lambda design: asked.append(design.name))
+    checked: list[str] = []
+    monkeypatch.setattr(dry_run, "check_memory", lambda design: checked.append(design.name))
     platform: Any = SimpleNamespace(on_this_host=here)
     KIND.check_host(load_design("limplock-zookeeper"), LimplockSection(rows=("Z3",)), platform)
-    assert asked == ["limplock-zookeeper"] * here
+    assert checked == ["limplock-zookeeper"] * here
 
 
 class Printed:
@@ -187,16 +188,16 @@ def test_a_system_that_never_settles_is_refused_with_what_its_machines_printed()
     testbed = cast(Testbed, Printed)
     Printed.fleet.inventory.machines = (Machine,)
     system = Three([None])
-    with pytest.raises(MeasurementFailed) as failed:
-        whole(testbed, lambda: system.parts(rows()["Z3"]), 0.0)
-    assert "the last words of ensemble-1" in failed.value.got
-    late = Three([None, A_LEADS])
-    assert until_settled(lambda: late.parts(rows()["Z3"]), 5.0) == A_LEADS
+    with pytest.raises(MeasurementFailed) as error:
+        await_whole(testbed, lambda: system.parts(rows()["Z3"]), 0.0)
+    assert "the last words of ensemble-1" in error.value.got
+    late_system = Three([None, A_LEADS])
+    assert until_settled(lambda: late_system.parts(rows()["Z3"]), 5.0) == A_LEADS
 
 
 def test_a_role_that_does_not_become_ready_is_refused_with_what_its_machine_printed() -> None:
     class Starting:
-        """An agent of a machine whose service is at its start for ever."""
+        """The agent of a machine whose service never becomes ready."""
 
         def health(self) -> dict[str, Any]:
             return {"service": "running", "ready": False}
@@ -213,48 +214,58 @@ def test_a_role_that_does_not_become_ready_is_refused_with_what_its_machine_prin
     inventory = SimpleNamespace(machine=lambda _: SimpleNamespace(role="zookeeper"))
     fleet: Any = SimpleNamespace(platform=platform, inventory=inventory)
     agents: Any = {"ensemble-1": Ready(), "ensemble-2": Starting()}
-    with pytest.raises(EnvironmentMissing) as late:
+    with pytest.raises(EnvironmentMissing) as error:
         await_ready(fleet, roles, agents)
-    assert "ensemble-2" in late.value.place
-    assert "running, not ready" in late.value.got
-    assert "the last words of ensemble-2" in late.value.got
+    assert "ensemble-2" in error.value.place
+    assert "running, not ready" in error.value.got
+    assert "the last words of ensemble-2" in error.value.got
     await_ready(fleet, roles, {"ensemble-1": agents["ensemble-1"]})
 
 
 def test_the_node_that_limps_is_found_in_the_system_and_is_not_the_one_that_is_asked() -> None:
-    for told, part, limping in ((A_LEADS, "leader", "a"), (B_LEADS, "leader", "b"),
-                                (A_LEADS, "follower", "b")):  # fmt: skip
-        found = assign_roles(rows()["Z3"], part, Three([told]))
-        assert found.limping == limping
-        assert found.asked != limping
+    for leads, part, limping in ((A_LEADS, "leader", "a"), (B_LEADS, "leader", "b"),
+                                 (A_LEADS, "follower", "b")):  # fmt: skip
+        assigned = assign_roles(rows()["Z3"], part, Three([leads]))
+        assert assigned.limping == limping
+        assert assigned.entry != limping
     with pytest.raises(NotStable):
         assign_roles(rows()["Z3"], "observer", Three([A_LEADS]))
 
 
 def test_a_client_does_what_it_is_told_and_a_lane_ends_when_it_is_stopped(clients: Clients) -> None:
-    clients.do(Task("a", "set", "a", 5, 1, 1), 5.0)
-    assert [one.outcome for one in clients.lanes[0].did] == ["ok"] * 5
-    endless = clients.start(Task("a", "hang", "a", 0, 1, 1))
-    clients.stop(endless)
-    assert (endless.reason, endless.is_done) == ("stopped", False)
+    clients.do(Task("a", "set", "a", 5, 1, 1), 60.0)
+    assert [operation.outcome for operation in clients.lanes[0].did] == ["ok"] * 5
+    lane = clients.start(Task("a", "hang", "a", 0, 1, 1))
+    clients.stop(lane)
+    assert (lane.reason, lane.is_done) == ("stopped", False)
     with pytest.raises(MeasurementFailed):
         clients.do(Task("a", "hang", "a", 5, 1, 1), 0.1)
 
 
 def test_a_client_that_dies_ends_the_run_with_its_last_words(clients: Clients) -> None:
     lane = clients.start(Task("a", "die", "a", 1, 1, 1))
-    assert lane.wait(5.0)
+    assert lane.wait(60.0)
     assert not lane.is_done
-    with pytest.raises(MeasurementFailed) as failed:
+    with pytest.raises(MeasurementFailed) as error:
         clients.do(Task("a", "set", "a", 1, 1, 1), 5.0)
-    assert "out of memory" in str(failed.value)
+    assert "out of memory" in str(error.value)
 
 
 def test_a_client_that_does_not_start_is_an_environment_that_is_missing(tmp_path: Path) -> None:
     program = [sys.executable, "-c", "import sys; sys.exit('no such class')"]
-    with pytest.raises(EnvironmentMissing) as missing:
+    with pytest.raises(EnvironmentMissing) as error:
         Clients(program, tmp_path / "log")
-    assert "no such class" in missing.value.got
+    assert "no such class" in error.value.got
+
+
+def test_a_client_is_closed_though_a_child_of_it_holds_its_output(tmp_path: Path) -> None:
+    program = (
+        "import subprocess, sys; subprocess.Popen(['sleep', '3600']); print('ready', flush=True)"
+    )
+    clients = Clients([sys.executable, "-c", f"{program}; sys.stdin.read()"], tmp_path / "log")
+    clients.close()
+    with pytest.raises(MeasurementFailed):
+        clients.do(Task("a", "set", "a", 1, 1, 1), 60.0)
 
 
 def test_work_that_no_client_does_is_a_lane_too(clients: Clients) -> None:
@@ -265,15 +276,15 @@ def test_work_that_no_client_does_is_a_lane_too(clients: Clients) -> None:
         raise InputError("balance", expected="an end", got="none")
 
     def wait(halt: threading.Event) -> None:
-        halt.wait(30.0)
+        halt.wait(600.0)
 
-    done = clients.call(task, threading.Event.clear)
-    failed, stopped = clients.call(task, fail), clients.call(task, wait)
-    for lane in (done, failed, stopped):
+    done_lane = clients.call(task, threading.Event.clear)
+    failed_lane, stopped_lane = clients.call(task, fail), clients.call(task, wait)
+    for lane in (done_lane, failed_lane, stopped_lane):
         clients.go(lane)
-    assert done.wait(5.0)
-    assert failed.wait(5.0)
-    clients.stop(stopped)
-    lanes: list[Lane] = [done, failed, stopped]
+    assert done_lane.wait(60.0)
+    assert failed_lane.wait(60.0)
+    clients.stop(stopped_lane)
+    lanes: list[Lane] = [done_lane, failed_lane, stopped_lane]
     assert [lane.did[0].outcome for lane in lanes] == ["ok", "error", "timeout"]
     assert [lane.is_done for lane in lanes] == [True, False, False]

@@ -45,18 +45,18 @@ def system() -> System:
 
 @pytest.fixture
 def say(system: System, monkeypatch: pytest.MonkeyPatch) -> Say:
-    """Has each server say something, by its address on the control network."""
+    """Sets what each server answers, by its address on the control network."""
     module = sys.modules[type(system).__module__]
 
-    def told(words: dict[str, str | OSError]) -> None:
-        def word(asked: str, host: str) -> str:
-            assert asked == "mntr"
-            found = words[host]
-            if isinstance(found, OSError):
-                raise found
-            return found
+    def told(answers: dict[str, str | OSError]) -> None:
+        def word(command: str, host: str) -> str:
+            assert command == "mntr"
+            answer = answers[host]
+            if isinstance(answer, OSError):
+                raise answer
+            return answer
 
-        monkeypatch.setattr(module, "_word", word)
+        monkeypatch.setattr(module, "_ask", word)
         monkeypatch.setattr(module, "look_at_jvm", lambda host: {"heap_used_mb": float(len(host))})
 
     return told
@@ -94,20 +94,20 @@ def test_the_queue_to_followers_is_what_it_was_since_the_last_look(
     say(hosts(LEADER.format(sum=100, count=10), FOLLOWER, NOT_SERVING))
     assert "queued_to_learners" not in system.look("ensemble-1")
     say(hosts(LEADER.format(sum=700, count=30), FOLLOWER, NOT_SERVING))
-    found = system.look("ensemble-1")
-    assert (found["queued_to_learners"], found["outstanding_requests"]) == (30.0, 7.0)
-    assert found["heap_used_mb"] > 0
+    metrics = system.look("ensemble-1")
+    assert (metrics["queued_to_learners"], metrics["outstanding_requests"]) == (30.0, 7.0)
+    assert metrics["heap_used_mb"] > 0
     assert system.look("ensemble-3") == {}
 
 
 def test_a_row_asks_as_many_bytes_an_operation_as_the_paper_s(system: System) -> None:
-    large = system.operation(rows()["Z5"], rows()["Z5"].workload, 2400, "ensemble-1")
-    small = system.operation(rows()["Z3"], rows()["Z3"].workload, 2800, "ensemble-1")
-    assert (large.count, large.size, large.keys) == (2400, 20_000, 100)
-    assert (small.count, small.size, small.keys) == (2800, 1000, 2800)
-    assert small.target == "198.18.0.1:2181"
+    large_task = system.operation(rows()["Z5"], rows()["Z5"].workload, 2400, "ensemble-1")
+    small_task = system.operation(rows()["Z3"], rows()["Z3"].workload, 2800, "ensemble-1")
+    assert (large_task.count, large_task.size, large_task.keys) == (2400, 20_000, 100)
+    assert (small_task.count, small_task.size, small_task.keys) == (2800, 1000, 2800)
+    assert small_task.target == "198.18.0.1:2181"
 
 
 def test_heap_and_collections_are_read_from_the_exporter() -> None:
-    found = read_jvm(EXPORTED)
-    assert found == {"heap_used_mb": 30.0, "heap_max_mb": 64.0, "gc_s": 1.75, "threads": 27.0}
+    metrics = read_jvm(EXPORTED)
+    assert metrics == {"heap_used_mb": 30.0, "heap_max_mb": 64.0, "gc_s": 1.75, "threads": 27.0}

@@ -16,7 +16,7 @@ from experiments.design import Design, load_design
 from experiments.design.contracts import LEASE_S_MAX
 from experiments.design.schedule import Block
 from experiments.kinds import kind_of, section_of
-from experiments.kinds.performability.compared import typical
+from experiments.kinds.performability.compared import pseudomedian
 from experiments.kinds.performability.operator import Attendant
 from experiments.kinds.performability.paper import fewer_demerits
 from experiments.kinds.performability.section import tiers_of
@@ -24,7 +24,7 @@ from experiments.load.plan import LoadPlan, plan_block
 from experiments.record.manifest import Verdicts
 from experiments.record.records import RequestRecord
 from experiments.tests.fake_fleet import fake_fleet, machine
-from experiments.tests.performability_fixture import LOST_EVERY, RESET_S, write_run
+from experiments.tests.performability_fixture import LOST_EVERY, RESET_S, under, write_run
 from optimizer.reproduce.published import published
 
 NAME = "press-faults"
@@ -49,7 +49,7 @@ def result(folder: Path) -> Result:
 
 @dataclass
 class _Agent:
-    """A service that comes back once it is started anew, which must find no other of before."""
+    """A service that recovers once it is started anew, which needs all others to be stopped."""
 
     refuses: bool = False
     stopped: threading.Event = field(default_factory=threading.Event)
@@ -64,7 +64,7 @@ class _Agent:
 
     def start_service(self) -> None:
         assert self.stopped.is_set()
-        assert all(one.stopped.is_set() for one in self.others)
+        assert all(other_agent.stopped.is_set() for other_agent in self.others)
         self.restarted.set()
 
     def health(self) -> dict[str, Any]:
@@ -89,29 +89,29 @@ class _Scene:
         )  # fmt: skip
         section = section_of(kind_of(self.design), self.design)
         experiment = self.design.experiment
-        asked = experiment.model_copy(update={"faults": experiment.faults[1:2]})
+        one_fault = experiment.model_copy(update={"faults": experiment.faults[1:2]})
         workload = self.design.workloads[experiment.load.user]
-        plan = plan_block({"web": ["http://127.0.0.1:1/"]}, asked, BLOCK, workload)
-        return Attendant(testbed, section, asked.faults[0], BLOCK), plan
+        plan = plan_block({"web": ["http://127.0.0.1:1/"]}, one_fault, BLOCK, workload)
+        return Attendant(testbed, section, one_fault.faults[0], BLOCK), plan
 
 
-def _answers(plan: LoadPlan, lost: tuple[float, float]) -> tuple[RequestRecord, ...]:
+def _answers(plan: LoadPlan, lost_s: tuple[float, float]) -> tuple[RequestRecord, ...]:
     """Good answers of 20 ms, but every fourth one from `lost[0]` to `lost[1]` is late by 3 s."""
     return tuple(
         {"phase": "fault", "index": index, "name": "p", "intended_s": at_s, "sent_s": at_s,
          "done_s": at_s, "lag_ms": 0.1, "status": 200, "bytes": 1, "outcome": "ok",
-         "latency_ms": 3000.0 if lost[0] <= at_s < lost[1] and index % 4 == 0 else 20.0}
+         "latency_ms": 3000.0 if lost_s[0] <= at_s < lost_s[1] and index % 4 == 0 else 20.0}
         for index, at_s in enumerate(plan.offsets_s)
     )  # fmt: skip
 
 
 def _watched(scene: _Scene, lost: tuple[float, float]) -> None:
-    """The whole block, a second at a time."""
+    """Lets the attendant watch the whole block, a second at a time."""
     attendant, plan = scene.attendant()
     records = _answers(plan, lost)
     for now_s in range(int(plan.length_s)):
-        new = [one for one in records if now_s - 1 <= one["intended_s"] < now_s]
-        attendant(plan, float(now_s), new)
+        new_records = [record for record in records if now_s - 1 <= record["intended_s"] < now_s]
+        attendant(plan, float(now_s), new_records)
     attendant.close()
 
 
@@ -121,7 +121,7 @@ def test_all_are_restarted_where_users_are_still_failed(design: Design) -> None:
         agent.others = list(scene.agents.values())
     _watched(scene, lost=(12.0, 33.0))
     assert all(agent.restarted.is_set() for agent in scene.agents.values())
-    assert [(one["what"], one["action"]) for one in scene.notes] == [
+    assert [(note["what"], note["action"]) for note in scene.notes] == [
         ("operator", "start"),
         ("operator", "end"),
     ]
@@ -130,10 +130,10 @@ def test_all_are_restarted_where_users_are_still_failed(design: Design) -> None:
 
 
 def test_of_a_switch_all_tiers_are_restarted_and_of_a_machine_its_own() -> None:
-    nowhere = {"machine": None, "tier": None, "all": None}
-    assert tiers_of({**nowhere, "all": True}, ["web", "db"]) == ["web", "db"]
-    assert tiers_of({**nowhere, "machine": "web-3"}, ["web", "db"]) == ["web"]
-    assert tiers_of({**nowhere, "tier": "db"}, ["web", "db"]) == ["db"]
+    selection = {"machine": None, "tier": None, "all": None}
+    assert tiers_of({**selection, "all": True}, ["web", "db"]) == ["web", "db"]
+    assert tiers_of({**selection, "machine": "web-3"}, ["web", "db"]) == ["web"]
+    assert tiers_of({**selection, "tier": "db"}, ["web", "db"]) == ["db"]
 
 
 @pytest.mark.parametrize("lost", [(12.0, 22.0), (0.0, 33.0)], ids=["recovered", "as before"])
@@ -152,19 +152,17 @@ def test_a_restart_that_fails_spoils_the_measurement_and_ends_its_phase(design: 
     assert scene.agents["web-2"].restarted.is_set(), "what was stopped is started again"
     [reason] = scene.verdicts.measurement.reasons
     assert reason.startswith("block 2, operator: web-1")
-    assert [one["action"] for one in scene.notes] == ["start", "end"]
-
-
-def _of(result: Result, name: str, arm: str) -> dict[str, Any]:
-    [fault] = [one for one in result["performability"]["faults"] if one["name"] == name]
-    found: dict[str, Any] = fault["arms"][arm]
-    return found
+    assert [note["action"] for note in scene.notes] == ["start", "end"]
 
 
 def test_a_reset_is_a_phase_of_its_own_and_ends_the_failure(design: Design, result: Result) -> None:
     operator = section_of(kind_of(design), design).operator
-    restarted, other = (_of(result, CRASH, arm) for arm in ("perf", "ha"))
-    assert (restarted["reset"], other["reset"], _of(result, HANG, "perf")["reset"]) == (3, 0, 0)
+    restarted, recovered = (under(result, CRASH, arm) for arm in ("perf", "ha"))
+    assert (restarted["reset"], recovered["reset"], under(result, HANG, "perf")["reset"]) == (
+        3,
+        0,
+        0,
+    )
     assert restarted["reset_s"]["median"] == pytest.approx(8.0 + operator.wait_s)
     assert list(restarted["phases"]) == ["before", "fault", "recovery", "reset", "after"]
     assert restarted["phases"]["reset"]["goodput"] == 0.0
@@ -172,7 +170,7 @@ def test_a_reset_is_a_phase_of_its_own_and_ends_the_failure(design: Design, resu
     assert restarted["phases"]["recovery"]["goodput"] == pytest.approx(1 - 1 / LOST_EVERY, abs=0.05)
     lasted_s = 8.0 + operator.wait_s + RESET_S
     assert restarted["failure_s"]["median"] == pytest.approx(lasted_s, abs=1.0)
-    assert "reset" not in other["phases"]
+    assert "reset" not in recovered["phases"]
 
 
 def test_in_the_year_an_operator_comes_when_the_design_says(design: Design, result: Result) -> None:
@@ -180,8 +178,8 @@ def test_in_the_year_an_operator_comes_when_the_design_says(design: Design, resu
     year = result["performability"]["year"]["arms"]["perf"]
     rate = section.rates["process.crash"]
     seconds = (rate.repair_s + section.operator.year_wait_s) / LOST_EVERY + RESET_S
-    lost = 4 * rate.per_year * seconds / (365 * 86400)
-    assert year["lost_by_fault"][CRASH] == pytest.approx(lost, rel=0.1)
+    lost_share = 4 * rate.per_year * seconds / (365 * 86400)
+    assert year["lost_by_fault"][CRASH] == pytest.approx(lost_share, rel=0.1)
 
 
 def test_the_reports_table_2_and_what_it_says_stand_beside_the_run(
@@ -189,7 +187,7 @@ def test_the_reports_table_2_and_what_it_says_stand_beside_the_run(
 ) -> None:
     paper = result["performability"]["paper"]
     assert paper["table_2"][CRASH] == {"fault_s": 90, "failure_s": {"perf": 105, "ha": 90}}
-    claims = {one["subject"]: one for one in paper["claims"]}
+    claims = {claim["subject"]: claim for claim in paper["claims"]}
     assert claims[f"{CRASH}: all are restarted to recover"]["matches"]
     assert not claims["net.link_down on web-3: all are restarted to recover"]["matches"]
     assert claims[f"{CRASH}, perf: requests answered well while it lasts"]["ours"].startswith("75")
@@ -199,30 +197,30 @@ def test_the_reports_table_2_and_what_it_says_stand_beside_the_run(
 
 
 def test_over_all_faults_the_arms_are_compared_by_ranks(result: Result) -> None:
-    found = result["performability"]["over_all"]["ha"]
-    assert {one["pairs"] for one in found.values()} == {15}
-    demerits = found["demerits"]
+    comparisons = result["performability"]["over_all"]["ha"]
+    assert {comparison["pairs"] for comparison in comparisons.values()} == {15}
+    demerits = comparisons["demerits"]
     assert demerits["low"] <= demerits["median"] <= demerits["high"] < 0.0
     assert demerits["p"] < 0.05
 
 
 def test_the_pseudomedian_has_the_interval_that_the_signed_rank_test_leaves() -> None:
     # all 64 signs are equally likely, and only one on each side is as far out
-    found = typical([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
-    assert found == {"median": 3.5, "low": 1.0, "high": 6.0, "p": 2 / 64, "pairs": 6}
-    assert typical([0.0] * 8)["p"] == 1.0
-    assert typical([1.0] * 5)["low"] is None
+    interval = pseudomedian([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    assert interval == {"median": 3.5, "low": 1.0, "high": 6.0, "p": 2 / 64, "pairs": 6}
+    assert pseudomedian([0.0] * 8)["p"] == 1.0
+    assert pseudomedian([1.0] * 5)["low"] is None
 
 
 @pytest.mark.parametrize(("demerits", "agrees"), [((5, 9), False), ((9, 5), True)])
 def test_of_one_fault_the_better_version_must_be_better(
     demerits: tuple[int, int], agrees: bool
 ) -> None:
-    said = published("performability")
-    versions = dict(zip(("perf", "ha"), said["versions"], strict=True))
+    paper = published("performability")
+    versions = dict(zip(("perf", "ha"), paper["versions"], strict=True))
     arms = {
         arm: {"cost": {"demerits": {"median": count}}}
         for arm, count in zip(versions, demerits, strict=True)
     }
-    (claim,) = fewer_demerits(said, versions, [{"name": "process.hang", "arms": arms}])
+    (claim,) = fewer_demerits(paper, versions, [{"name": "process.hang", "arms": arms}])
     assert claim.matches is agrees

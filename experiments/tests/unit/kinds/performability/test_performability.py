@@ -6,12 +6,11 @@ import io
 import json
 import re
 import shutil
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,10 +20,9 @@ import pytest
 from rich.console import Console
 
 from core.errors import MeasurementFailed
-from core.runfiles.manifest import manifest_if_any
 from core.runfiles.result import Result
 from experiments import kinds
-from experiments.commands.check import checked
+from experiments.commands.check import check_design
 from experiments.design import Design, designs_available, load_design
 from experiments.design.design import DESIGNS
 from experiments.design.schedule import Block
@@ -40,8 +38,6 @@ from experiments.load.plan import plan_block
 from experiments.nightly.history import Start, missed
 from experiments.nightly.rows import NightRun, lines_of
 from experiments.nightly.tables import answer
-from experiments.record.records import write_json
-from experiments.record.result import result_of
 from experiments.tests.performability_fixture import (
     LOST_EVERY,
     NOTICED_S,
@@ -49,10 +45,12 @@ from experiments.tests.performability_fixture import (
     SLOW_AFTER_S,
     SLOW_MS,
     TIME_OUT_MS,
+    under,
     write_run,
 )
 from experiments.tests.report_fixture import T0
 from experiments.tests.spec_fixture import refused
+from optimizer.tests.answers import Answer, answering
 
 LOST_SHARE = 1.0 / LOST_EVERY
 CRASH = "process.crash on store-2"
@@ -66,12 +64,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def result(folder: Path) -> Result:
     return write_run(folder)
-
-
-def _of(result: Result, name: str, arm: str) -> dict[str, Any]:
-    [fault] = [one for one in result["performability"]["faults"] if one["name"] == name]
-    found: dict[str, Any] = fault["arms"][arm]
-    return found
 
 
 def test_each_fault_is_alone_in_a_block_and_both_arms_meet_the_same_arrivals() -> None:
@@ -90,44 +82,47 @@ def test_each_fault_is_alone_in_a_block_and_both_arms_meet_the_same_arrivals() -
 def test_a_failure_lasts_as_long_as_users_feel_it_and_not_as_long_as_the_fault(
     result: Result,
 ) -> None:
-    slow, quick = (_of(result, CRASH, arm) for arm in ("baseline", "replicated"))
-    assert quick["fault_s"]["median"] == slow["fault_s"]["median"] == 10.0
-    assert quick["failure_s"]["median"] == pytest.approx(NOTICED_S, abs=1.0)
-    assert slow["failure_s"]["median"] == pytest.approx(10.0 + SLOW_AFTER_S, abs=1.0)
-    assert (quick["detected"], quick["detected_s"]["median"]) == (3, pytest.approx(3.0, abs=0.5))
-    assert (slow["recovered"], slow["repeats"]) == (3, 3)
+    baseline, replicated = (under(result, CRASH, arm) for arm in ("baseline", "replicated"))
+    assert replicated["fault_s"]["median"] == baseline["fault_s"]["median"] == 10.0
+    assert replicated["failure_s"]["median"] == pytest.approx(NOTICED_S, abs=1.0)
+    assert baseline["failure_s"]["median"] == pytest.approx(10.0 + SLOW_AFTER_S, abs=1.0)
+    assert (replicated["detected"], replicated["detected_s"]["median"]) == (
+        3,
+        pytest.approx(3.0, abs=0.5),
+    )
+    assert (baseline["recovered"], baseline["repeats"]) == (3, 3)
 
 
 def test_a_fault_that_no_arbiter_notices_has_no_degraded_phase(result: Result) -> None:
-    limp = _of(result, "net.limp (factor 100) on store-2", "replicated")
+    limp = under(result, "net.limp (factor 100) on store-2", "replicated")
     assert (limp["detected"], limp["detected_s"]) == (0, None)
     assert list(limp["phases"]) == ["before", "fault", "after"]
 
 
 def test_what_users_get_is_told_phase_by_phase(result: Result) -> None:
-    phases = _of(result, CRASH, "baseline")["phases"]
+    phases = under(result, CRASH, "baseline")["phases"]
     assert list(phases) == ["before", "fault", "degraded", "recovery", "after"]
     assert phases["fault"]["goodput"] == pytest.approx(1.0 - LOST_SHARE, abs=0.12)
     assert phases["degraded"]["mean_ms"] == pytest.approx(SLOW_MS, rel=0.05)
     assert phases["degraded"]["punctuality"] == pytest.approx(QUICK_MS / SLOW_MS, rel=0.05)
     assert phases["before"]["demerits_per_request"] < 0.01
-    lost = phases["fault"]["outcomes"]["time_out"]
+    timed_out = phases["fault"]["outcomes"]["time_out"]
     waited_s = (phases["fault"]["mean_ms"] - result["performability"]["ideal"]["latency_ms"]) / 1e3
-    told = phases["fault"]["demerits"]
-    assert told == pytest.approx(8.0 * lost + waited_s * phases["fault"]["requests"])
+    demerits = phases["fault"]["demerits"]
+    assert demerits == pytest.approx(8.0 * timed_out + waited_s * phases["fault"]["requests"])
 
 
 def test_the_better_arm_is_told_by_pairs_with_an_interval(result: Result) -> None:
-    [crash] = [one for one in result["performability"]["faults"] if one["name"] == CRASH]
-    found = crash["comparison"]["replicated"]["waited_s"]
-    assert found["pairs"] == 3
-    assert found["low"] <= found["mean"] <= found["high"]
+    [crash] = [fault for fault in result["performability"]["faults"] if fault["name"] == CRASH]
+    interval = crash["comparison"]["replicated"]["waited_s"]
+    assert interval["pairs"] == 3
+    assert interval["low"] <= interval["mean"] <= interval["high"]
     # baseline's answers are slow from NOTICED_S to SLOW_AFTER_S after the fault, 20 a second
     slow_s = (10.0 - NOTICED_S + SLOW_AFTER_S) * 20.0 * (SLOW_MS - QUICK_MS) / 1e3
-    costs = [_of(result, CRASH, arm)["cost"] for arm in ("baseline", "replicated")]
-    lost = [one["lost"]["median"] for one in costs]
+    costs = [under(result, CRASH, arm)["cost"] for arm in ("baseline", "replicated")]
+    lost_medians = [cost["lost"]["median"] for cost in costs]
     assert costs[0]["waited_s"]["median"] - costs[1]["waited_s"]["median"] == pytest.approx(
-        slow_s + 2.0 * (lost[0] - lost[1]), abs=3.0
+        slow_s + 2.0 * (lost_medians[0] - lost_medians[1]), abs=3.0
     )
     assert difference([1.0, 2.0]) == {"mean": 1.5, "low": None, "high": None, "pairs": 2}
     assert difference([2.0, 2.0, 2.0]) == {"mean": 2.0, "low": 2.0, "high": 2.0, "pairs": 3}
@@ -135,18 +130,18 @@ def test_the_better_arm_is_told_by_pairs_with_an_interval(result: Result) -> Non
 
 def test_the_year_is_what_the_rates_make_of_the_phases(result: Result) -> None:
     year = result["performability"]["year"]
-    got = year["arms"]["replicated"]
+    replicated = year["arms"]["replicated"]
     # crash, hang and link: NOTICED_S at a quarter lost, on 4 machines
-    often = 4 * (6.0 + 6.0 + 2.0)
-    lost = often * NOTICED_S * LOST_SHARE / (365 * 86400)
-    lost += 4 * 1.0 * 3600.0 * LOST_SHARE / (365 * 86400)  # the limping card, never noticed
-    assert got["lost"] == pytest.approx(lost, rel=0.25)
-    assert got["goodput"] == pytest.approx(1.0 - got["lost"])
-    assert next(iter(got["lost_by_fault"])).startswith("net.limp")
-    assert got["lost_range"][0] <= got["lost"] <= got["lost_range"][1]
-    assert year["arms"]["baseline"]["demerits_added"] > got["demerits_added"]
-    waits = TIME_OUT_MS / 1e3 - QUICK_MS / 1e3
-    assert got["demerits_added"] == pytest.approx(lost * (8.0 + waits), rel=0.3)
+    faults_per_year = 4 * (6.0 + 6.0 + 2.0)
+    lost_share = faults_per_year * NOTICED_S * LOST_SHARE / (365 * 86400)
+    lost_share += 4 * 1.0 * 3600.0 * LOST_SHARE / (365 * 86400)  # the limping card, never noticed
+    assert replicated["lost"] == pytest.approx(lost_share, rel=0.25)
+    assert replicated["goodput"] == pytest.approx(1.0 - replicated["lost"])
+    assert next(iter(replicated["lost_by_fault"])).startswith("net.limp")
+    assert replicated["lost_range"][0] <= replicated["lost"] <= replicated["lost_range"][1]
+    assert year["arms"]["baseline"]["demerits_added"] > replicated["demerits_added"]
+    wait_s = TIME_OUT_MS / 1e3 - QUICK_MS / 1e3
+    assert replicated["demerits_added"] == pytest.approx(lost_share * (8.0 + wait_s), rel=0.3)
 
 
 def test_the_years_slo_is_judged_by_the_last_arm(result: Result) -> None:
@@ -165,8 +160,8 @@ def test_the_page_has_every_fault_and_figure(folder: Path, result: Result) -> No
     assert 'id="fills"' in page
     assert page.count("<figure") == 7 + len(result["performability"]["faults"])
     # The lower panel of each arm says its times: hidden labels there left the pages without any.
-    of_arms = sum(len(fault["arms"]) for fault in result["performability"]["faults"])
-    assert page.count("time since the fault, s") >= of_arms
+    panels = sum(len(fault["arms"]) for fault in result["performability"]["faults"])
+    assert page.count("time since the fault, s") >= panels
     assert "NaN" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
 
 
@@ -177,10 +172,10 @@ def test_a_block_that_begins_before_the_last_fault_has_passed_voids_the_run(
     run = tmp_path / "run"
     shutil.copytree(folder, run)
     table = pl.read_parquet(run / "requests.parquet")
-    slow = pl.when(pl.col("repeat") == 1).then(pl.col("latency_ms") * 3.0).otherwise("latency_ms")
-    table.with_columns(slow.alias("latency_ms")).write_parquet(run / "requests.parquet")
-    found = PerformabilityKind().analyse(run)
-    [reason] = found.verdicts["measurement"]["reasons"]
+    slowed = pl.when(pl.col("repeat") == 1).then(pl.col("latency_ms") * 3.0).otherwise("latency_ms")
+    table.with_columns(slowed.alias("latency_ms")).write_parquet(run / "requests.parquet")
+    findings = PerformabilityKind().analyse(run)
+    [reason] = findings.verdicts["measurement"]["reasons"]
     assert reason.startswith("block 2, baseline: before its fault 61 ms")
 
 
@@ -202,18 +197,21 @@ def test_a_run_that_was_cut_short_has_a_result_a_page_and_a_summary(
     cut_s = sorted(starts)[2 * block] + second  # each block has two
     table = pl.read_parquet(run / "requests.parquet").filter(pl.col("intended_s") < cut_s)
     table.write_parquet(run / "requests.parquet")
-    kept = [line for line in lines if json.loads(line)["time_s"] < cut_s]
-    (run / "events.jsonl").write_text("".join(kept))
+    kept_lines = [line for line in lines if json.loads(line)["time_s"] < cut_s]
+    (run / "events.jsonl").write_text("".join(kept_lines))
     kind = PerformabilityKind()
-    found = result_of(kind.name, manifest_if_any(run), kind.analyse(run))
-    write_json(run / "result.json", found)
+    cut_result = kind.conclude(run)
     page = kind.write_page(run)
-    out = io.StringIO()
-    kind.print_result(found, Console(file=out), page)
-    assert out.getvalue().splitlines()[-1] == f"Report: {page}"
-    assert list(found["performability"]["faults"][0]["arms"]) == measured
-    assert (found["valid"], found["slo"]["met"], found["slo"]["arm"]) == (False, None, "replicated")
-    assert list(found["slo"]["arms"]) == measured[:-1]  # the last has not met every fault
+    screen = io.StringIO()
+    kind.print_result(cut_result, Console(file=screen), page)
+    assert screen.getvalue().splitlines()[-1] == f"Report: {page}"
+    assert list(cut_result["performability"]["faults"][0]["arms"]) == measured
+    assert (cut_result["valid"], cut_result["slo"]["met"], cut_result["slo"]["arm"]) == (
+        False,
+        None,
+        "replicated",
+    )
+    assert list(cut_result["slo"]["arms"]) == measured[:-1]  # the last has not met every fault
     assert result["slo"]["met"] is not None
 
 
@@ -272,12 +270,12 @@ def test_a_switch_is_one_fault_of_all_machines(tmp_path: Path) -> None:
     design = tmp_path / "redis-faults"
     shutil.copytree(DESIGNS / "redis-faults", design)
     toml = design / "experiment.toml"
-    kind, one = 'kind = "net.link_down", select = ', '{ machine = "store-2" }'
-    assert kind + one in toml.read_text()
-    toml.write_text(toml.read_text().replace(kind + one, kind + "{ all = true }"))
-    read = load_design(design)
-    checked(read)
-    names = [fault_name(fault.model_dump()) for fault in read.experiment.faults]
+    kind, selection = 'kind = "net.link_down", select = ', '{ machine = "store-2" }'
+    assert kind + selection in toml.read_text()
+    toml.write_text(toml.read_text().replace(kind + selection, kind + "{ all = true }"))
+    switched = load_design(design)
+    check_design(switched)
+    names = [fault_name(fault.model_dump()) for fault in switched.experiment.faults]
     assert names[2] == "net.link_down on all machines"
 
 
@@ -285,29 +283,16 @@ BLOCK = Block(repeat=3, pair=1, arm="ha", seed=7)
 HEADER = "x-press-source"
 
 
-class _Pages(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        page = self.path == "/memory" or self.path.endswith(".html")
-        self.send_response(200 if page else 404)
-        self.send_header("Content-Length", "0")
-        self.send_header(HEADER, "local" if self.path == "/memory" else "disk")
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+def _page(request: BaseHTTPRequestHandler, _: bytes) -> Answer:
+    is_page = request.path == "/memory" or request.path.endswith(".html")
+    source = "local" if request.path == "/memory" else "disk"
+    return 200 if is_page else 404, {HEADER: source}, b""
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Pages)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(_page) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -322,8 +307,8 @@ def test_each_reply_is_told_in_its_place_and_what_failed_too(url: str) -> None:
 
 
 def test_who_does_not_answer_fails_its_requests_alone(url: str) -> None:
-    came = ask([url, "http://127.0.0.1:1/"], ["/memory"] * 4, HEADER)
-    assert came == ["local", None, "local", None]
+    sources = ask([url, "http://127.0.0.1:1/"], ["/memory"] * 4, HEADER)
+    assert sources == ["local", None, "local", None]
 
 
 def test_a_fill_asks_what_the_block_is_likely_to_ask_and_not_the_blocks_own_choices(
@@ -331,45 +316,52 @@ def test_a_fill_asks_what_the_block_is_likely_to_ask_and_not_the_blocks_own_choi
 ) -> None:
     workload = design.workloads["page-reader"]
     plan = plan_block({"web": ["http://127.0.0.1:1/"]}, design.experiment, BLOCK, workload)
-    own = [plan.operations[place].request for place in plan.operation_of]
+    own_paths = [plan.operations[place].request for place in plan.operation_of]
     population = population_of(workload)
-    filled = paths_of(design.experiment, population, BLOCK, 4000)
-    longer = paths_of(design.experiment, population, BLOCK, 5000)
-    assert len(filled) == 4000
-    assert longer[:4000] == filled
-    assert filled != own[:4000]
-    [(most, _)] = Counter(own).most_common(1)
-    assert filled.count(most) > 10  # of 18,000 pages
-    other = paths_of(design.experiment, population, replace(BLOCK, arm="perf"), 4000)
-    assert other == filled  # arms of a pair are filled alike
+    first_paths = paths_of(design.experiment, population, BLOCK, 4000)
+    more_paths = paths_of(design.experiment, population, BLOCK, 5000)
+    assert len(first_paths) == 4000
+    assert more_paths[:4000] == first_paths
+    assert first_paths != own_paths[:4000]
+    [(commonest, _)] = Counter(own_paths).most_common(1)
+    assert first_paths.count(commonest) > 10  # of 18,000 pages
+    paths_of_pair = paths_of(design.experiment, population, replace(BLOCK, arm="perf"), 4000)
+    assert paths_of_pair == first_paths  # arms of a pair are filled alike
 
 
 def _filler(
     design: Design, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Filler, list[str], list[Any]]:
-    done: list[str] = []
-    kept: list[Any] = []
-    monkeypatch.setattr(fill, "configure", lambda _, arm, __: done.append(f"configure {arm}"))
-    monkeypatch.setattr(fill, "restart_tier", lambda *given: done.append(f"restart {given[2]}"))
+    actions: list[str] = []
+    writers: list[Any] = []
+    monkeypatch.setattr(fill, "configure", lambda _, arm, __: actions.append(f"configure {arm}"))
+    monkeypatch.setattr(
+        fill, "restart_tier", lambda *arguments: actions.append(f"restart {arguments[2]}")
+    )
     monkeypatch.setattr(fill, "entries_for", lambda *_: {"web": (url,)})
     testbed: Any = SimpleNamespace(
-        design=design, fleet=SimpleNamespace(inventory=None), keep=kept.append
+        design=design, fleet=SimpleNamespace(inventory=None), keep=writers.append
     )
     section = kinds.section_of(kinds.kind_of(design), design)
     assert section.fill is not None
-    return Filler(testbed, section.fill.model_copy(update={"requests": 200})), done, kept
+    return Filler(testbed, section.fill.model_copy(update={"requests": 200})), actions, writers
 
 
 def test_a_tier_is_started_anew_with_the_arms_settings_before_it_is_filled(
     design: Design, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    filler, done, [write] = _filler(design, url, monkeypatch)
+    filler, actions, [write] = _filler(design, url, monkeypatch)
     assert write(tmp_path) is None
     filler.fill(BLOCK)
-    assert done == ["configure ha", "restart web"]
-    [told] = write(tmp_path)["fills"]
-    assert (told["repeat"], told["arm"], told["requests"], told["failed"]) == (3, "ha", 200, 0)
-    assert told["sources"] == {"disk": 1.0}
+    assert actions == ["configure ha", "restart web"]
+    [fill_line] = write(tmp_path)["fills"]
+    assert (fill_line["repeat"], fill_line["arm"], fill_line["requests"], fill_line["failed"]) == (
+        3,
+        "ha",
+        200,
+        0,
+    )
+    assert fill_line["sources"] == {"disk": 1.0}
 
 
 def test_a_tier_that_does_not_answer_is_not_measured(
@@ -383,21 +375,21 @@ def test_a_tier_that_does_not_answer_is_not_measured(
 def test_every_block_is_filled_before_it_is_loaded(
     design: Design, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done: list[tuple[str, int]] = []
+    actions: list[tuple[str, int]] = []
 
     class _Runner:
         def settle(self, _: Any) -> None:
             """Nothing."""
 
         def run(self, block: Block, *_: Any) -> None:
-            done.append(("run", block.repeat))
+            actions.append(("run", block.repeat))
 
     class _Filled:
         def __init__(self, *_: Any) -> None:
             """Nothing."""
 
         def fill(self, block: Block) -> None:
-            done.append(("fill", block.repeat))
+            actions.append(("fill", block.repeat))
 
     monkeypatch.setattr(measure, "blocks_on", lambda _: _Runner())
     monkeypatch.setattr(measure, "Filler", _Filled)
@@ -405,7 +397,7 @@ def test_every_block_is_filled_before_it_is_loaded(
     narrator = SimpleNamespace(step=nullcontext, detail=lambda _: None)
     section = kinds.section_of(kinds.kind_of(design), design)
     measure.measure(SimpleNamespace(design=design, narrator=narrator), section)  # type: ignore[arg-type]
-    assert done == [(what, index) for index in range(9) for what in ("fill", "run")]
+    assert actions == [(action, index) for index in range(9) for action in ("fill", "run")]
 
 
 def _fills(disk: list[float]) -> list[dict[str, Any]]:
@@ -418,8 +410,8 @@ def _fills(disk: list[float]) -> list[dict[str, Any]]:
 
 def test_a_block_that_begins_otherwise_warm_is_a_reason_against_the_run() -> None:
     assert not_as_warm(_fills([0.14, 0.15, 0.14, 0.16])) == []
-    told = not_as_warm(_fills([0.14, 0.15, 0.14, 0.31]))
-    assert [one.split(",")[0] for one in told] == ["block 4", "block 4"]  # disk, local
+    reasons = not_as_warm(_fills([0.14, 0.15, 0.14, 0.31]))
+    assert [reason.split(",")[0] for reason in reasons] == ["block 4", "block 4"]  # disk, local
     assert not_as_warm([]) == []
 
 
@@ -454,6 +446,6 @@ def test_a_range_of_equal_ends_is_one_value_and_no_number_is_written_as_a_power(
     table = fills_table(fills)
     assert table is not None
     assert table.rows[0][3].text == "10.0 %"
-    found: Any = _check_limits({"lost_share": 1e-05}, {"lost": 1.15e-04, "demerits_added": 0.0})
-    assert found["met"] is False
-    assert "at most 0.00001" in found["reasons"][0]
+    slo: Any = _check_limits({"lost_share": 1e-05}, {"lost": 1.15e-04, "demerits_added": 0.0})
+    assert slo["met"] is False
+    assert "at most 0.00001" in slo["reasons"][0]
