@@ -1,9 +1,7 @@
-"""Run every comparison and keep the result: `python -m bench`."""
+"""Runs every comparison and saves the result: `python -m bench`."""
 
 from __future__ import annotations
 
-import json
-import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -25,7 +23,7 @@ from bench import (
     simulator,
     stalls,
 )
-from core.json_object import JsonObject
+from core.json_object import JsonObject, format_json
 from experiments.record.manifest import host, versions
 
 FOLDER = Path(__file__).parent
@@ -36,7 +34,7 @@ def main() -> None:
     date = datetime.now(UTC)
     runs = FOLDER / "runs"
     runs.mkdir(exist_ok=True)
-    kept = runs / f"{date:%Y%m%dT%H%M%SZ}.json"
+    file = runs / f"{date:%Y%m%dT%H%M%SZ}.json"
     result: JsonObject = {
         "date": date.isoformat(timespec="seconds"),
         "command": "make bench",
@@ -48,28 +46,22 @@ def main() -> None:
         for title, measure in _parts(Path(work)):
             sys.stderr.write(f"bench: {title}\n")
             result |= measure()
-            kept.write_text(_as_text(result))
+            file.write_text(f"{format_json(result)}\n")
     for line in _lines(result):
         sys.stdout.write(line + "\n")
 
 
-def _as_text(record: JsonObject) -> str:
-    """Return a record as JSON with one list of numbers, or one value, a line."""
-    text = json.dumps(record, indent=1) + "\n"
-    return re.sub(r"\[\s([^][{}\"]+?)\s+\]", lambda row: f"[{' '.join(row[1].split())}]", text)
-
-
 def _parts(work: Path) -> list[tuple[str, Callable[[], JsonObject]]]:
-    def chosen() -> JsonObject:
-        found = choice.measure()
-        return {"select": found, "select_ns": found["policies"]["tad"]["1"]["ns"]}
+    def measure_choice() -> JsonObject:
+        result = choice.measure()
+        return {"select": result, "select_ns": result["policies"]["tad"]["1"]["ns"]}
 
     return [
         ("HTTP", lambda: {"http": http.measure(work)}),
         ("load worker", lambda: {"load": load.measure(work)}),
         ("a server that stops", lambda: {"stalls": stalls.measure(work)}),
         ("PRESS", lambda: {"cooperative": cooperative.measure(work)}),
-        ("one choice", chosen),
+        ("one choice", measure_choice),
         ("MySQL", lambda: {"mysql": mysql.measure(work)}),
         ("collisions", lambda: {"collisions": collisions.measure()}),
         ("Redis, memcached", lambda: keyvalue.measure_all(work)),
@@ -82,8 +74,9 @@ def _parts(work: Path) -> list[tuple[str, Callable[[], JsonObject]]]:
 
 
 def _lines(result: JsonObject) -> list[str]:
-    web, one = result["http"], result["select"]
+    web, selection = result["http"], result["select"]
     lines = [_http_line(count, web[str(count)]) for count in http.CONNECTIONS]
+    lines += [_post_line(count, web["post"][str(count)]) for count in http.CONNECTIONS]
     lines += [_added_line(key, web["added_us"]) for key in ("p50", "p99")]
     many = web["many"]
     lines.append(
@@ -93,8 +86,10 @@ def _lines(result: JsonObject) -> list[str]:
     lines += [_load_line(result["load"]), *_stall_lines(result["stalls"])]
     lines += _cooperative_lines(result["cooperative"])
     lines.append(
-        f"one choice of {one['servers']} servers: "
-        + ", ".join(f"{name} {row['1']['ns']:.0f} ns" for name, row in one["policies"].items())
+        f"one choice of {selection['servers']} servers: "
+        + ", ".join(
+            f"{name} {row['1']['ns']:.0f} ns" for name, row in selection["policies"].items()
+        )
     )
     lines += [_mysql_line(count, row) for count, row in result["mysql"]["connections"].items()]
     lines += [_collision_line(row) for row in result["collisions"]]
@@ -107,7 +102,7 @@ def _lines(result: JsonObject) -> list[str]:
         f"{sim['servers_a_tier']} servers; Ciw 1/{sim['ratio_ciw']:.0f}, SimPy "
         f"1/{sim['ratio_simpy']:.0f} of ours on one model"
     )
-    lines.append(f"plan: {plan['seconds']:.1f} s ({_spread(plan)}), {plan['problem']}")
+    lines.append(f"plan: {plan['seconds']:.1f} s ({_format_range(plan)}), {plan['problem']}")
     lines += [_schedule_line(hours, result["schedule"]) for hours in ("free", "tied")]
     lines.append(
         f"provision: {fleet['machines']} machines in {fleet['apply_s']:.1f} s, plain docker run "
@@ -117,22 +112,29 @@ def _lines(result: JsonObject) -> list[str]:
 
 
 def _http_line(count: int, row: JsonObject) -> str:
-    (low, high), (low_2, high_2) = row["ratio_range"], row["ratio_r2_range"]
     return (
         f"http, {count:>3} connections: arbiter {row['arbiter_rps']:.0f}/s, HAProxy "
-        f"{row['haproxy_rps']:.0f}/s, ratio {row['ratio']:.2f} ({low:.2f} to {high:.2f}), per "
-        f"second of the proxy's CPU {row['ratio_cpu']:.2f}; r = 2: {row['ratio_r2']:.2f} "
-        f"({low_2:.2f} to {high_2:.2f}), {row['ratio_cpu_r2']:.2f}; {_comparing(row)}"
+        f"{row['haproxy_rps']:.0f}/s, ratio {_format_ratio(row, 'ratio')}, per "
+        f"second of the proxy's CPU {row['ratio_cpu']:.2f}; r = 2: "
+        f"{_format_ratio(row, 'ratio_r2')}, {row['ratio_cpu_r2']:.2f}; {_comparison_text(row)}"
     )
 
 
-def _schedule_line(hours: str, found: JsonObject) -> str:
-    rows = found[hours]
+def _post_line(count: int, row: JsonObject) -> str:
+    return (
+        f"http, {count:>3} connections, POST: arbiter {row['arbiter_rps']:.0f}/s, HAProxy with "
+        f"http-reuse safe {row['haproxy_rps']:.0f}/s, ratio {_format_ratio(row, 'ratio')}, per "
+        f"second of the proxy's CPU {_format_ratio(row, 'ratio_cpu')}"
+    )
+
+
+def _schedule_line(hours: str, results: JsonObject) -> str:
+    rows = results[hours]
     seconds, gaps = [row["seconds"] for row in rows], [row["gap"] for row in rows]
     worst = "none found" if None in gaps else f"{max(gaps):.2%}"
     return (
         f"schedule, hours {hours}: {min(seconds):.1f} to {max(seconds):.1f} s, gap at most "
-        f"{worst}, {found['problem']}"
+        f"{worst}, {results['problem']}"
     )
 
 
@@ -146,58 +148,55 @@ def _added_line(key: str, row: JsonObject) -> str:
 
 
 def _load_line(row: JsonObject) -> str:
-    (low, high), (low_wrk, high_wrk) = row["ratio_locust_range"], row["ratio_wrk_range"]
+    low, high = row["ratio_wrk_range"]
     return (
         f"load worker, in time: {row['ours_per_s']:.0f}/s, {row['ours_per_cpu_s']:.0f} per second "
         f"of its CPU, lag p99 {row['half_lag_ms_p99'] * 1e3:.0f} us at half of it; "
-        f"Locust's closed loop {row['locust_per_s']:.0f}/s, ratio {row['ratio_locust']:.2f} "
-        f"({low:.2f} to {high:.2f}), per second of CPU {row['ratio_locust_cpu']:.2f}; "
-        f"wrk {row['wrk_per_s']:.0f}/s, {row['ratio_wrk']:.3f} ({low_wrk:.3f} to {high_wrk:.3f})"
+        f"Locust's closed loop {row['locust_per_s']:.0f}/s, ratio "
+        f"{_format_ratio(row, 'ratio_locust')}, per second of CPU {row['ratio_locust_cpu']:.2f}; "
+        f"wrk {row['wrk_per_s']:.0f}/s, {row['ratio_wrk']:.3f} ({low:.3f} to {high:.3f})"
     )
 
 
-def _stall_lines(found: JsonObject) -> list[str]:
-    head = f"a server that stops for {found['stopped_s']:g} s in {found['every_s']:g}, in ms: "
+def _stall_lines(results: JsonObject) -> list[str]:
+    head = f"a server that stops for {results['stopped_s']:g} s in {results['every_s']:g}, in ms: "
     lines = []
     for name in ("ours", "wrk2", "locust", "wrk"):
-        row = found[name]
+        row = results[name]
         if row is None:
             lines.append(f"{head}{name} is not there (bench/README.md)")
             continue
-        said = ", ".join(
+        quantiles = ", ".join(
             f"{key} {value:.0f} for {row['truth_ms'][key]:.0f}" for key, value in row["ms"].items()
         )
-        lines.append(f"{head}{name} says {said}; off by {row['error_max']:.0%} at the most")
+        lines.append(f"{head}{name} says {quantiles}; off by {row['error_max']:.0%} at the most")
     return lines
 
 
-def _cooperative_lines(found: JsonObject) -> list[str]:
+def _cooperative_lines(results: JsonObject) -> list[str]:
     lines = []
-    for count, row in found["one"].items():
-        low, high = row["ratio_range"]
+    for count, row in results["one"].items():
         lines.append(
             f"press, {count:>3} connections: {row['press_rps']:.0f}/s, nginx "
-            f"{row['nginx_rps']:.0f}/s, ratio {row['ratio']:.2f} ({low:.2f} to {high:.2f}), per "
+            f"{row['nginx_rps']:.0f}/s, ratio {_format_ratio(row, 'ratio')}, per "
             f"second of CPU {row['ratio_cpu']:.2f}"
         )
-    four = found["four"]
-    low, high = four["ratio_range"]
+    four = results["four"]
     sharing, apart = four["sharing_pages"], four["apart_pages"]
     lines.append(
         f"press, four nodes: {four['sharing_rps']:.0f}/s, {sharing['local']:.1%} from own memory, "
         f"{sharing['peer']:.1%} from a peer's, {sharing['disk']:.1%} read; apart "
         f"{four['apart_rps']:.0f}/s, {apart['local']:.1%} and {apart['disk']:.1%}; ratio "
-        f"{four['ratio']:.2f} ({low:.2f} to {high:.2f}), of reads {four['ratio_reads']:.2f}"
+        f"{_format_ratio(four, 'ratio')}, of reads {four['ratio_reads']:.2f}"
     )
     return lines
 
 
 def _mysql_line(count: str, row: JsonObject) -> str:
-    low, high = row["ratio_range"]
     return (
         f"mysql, {count:>3} connections: arbiter {row['arbiter_per_s']:.0f}/s, HAProxy "
-        f"{row['haproxy_per_s']:.0f}/s; per second of the proxy's CPU: ratio {row['ratio']:.2f} "
-        f"({low:.2f} to {high:.2f}), in time {row['ratio_wall']:.2f}; "
+        f"{row['haproxy_per_s']:.0f}/s; per second of the proxy's CPU: ratio "
+        f"{_format_ratio(row, 'ratio')}, in time {row['ratio_wall']:.2f}; "
         f"r = 2: {row['ratio_r2']:.2f}"
     )
 
@@ -211,27 +210,27 @@ def _collision_line(row: JsonObject) -> str:
     )
 
 
-def _keyvalue_line(name: str, found: JsonObject) -> str:
-    rows = [(pipeline, found[pipeline]) for pipeline in found["ratio"]]
+def _keyvalue_line(name: str, results: JsonObject) -> str:
+    rows = [(pipeline, results[pipeline]) for pipeline in results["ratio"]]
     return f"{name}: requests/s over twemproxy's " + "; ".join(
-        f"pipelined {pipeline}: {row['ratio']:.2f} ({row['ratio_range'][0]:.2f} to "
-        f"{row['ratio_range'][1]:.2f}), r = 2: {row['ratio_r2']:.2f}, per processor second "
-        f"{row['ratio_cpu']:.2f}; {_comparing(row)}"
+        f"pipelined {pipeline}: {_format_ratio(row, 'ratio')}, r = 2: {row['ratio_r2']:.2f}, per "
+        f"processor second {row['ratio_cpu']:.2f}; {_comparison_text(row)}"
         for pipeline, row in rows
     )
 
 
-def _comparing(row: JsonObject) -> str:
-    words = [
-        f"{mode} {row[f'ratio_{mode}']:.2f} ({_between(row[f'ratio_{mode}_range'])}), per second "
-        f"of its CPU {row[f'ratio_cpu_{mode}']:.2f}"
+def _comparison_text(row: JsonObject) -> str:
+    ratios = [
+        f"{mode} {_format_ratio(row, f'ratio_{mode}')}, per second of its CPU "
+        f"{row[f'ratio_cpu_{mode}']:.2f}"
         for mode in keyvalue.COMPARING
     ]
-    return f"replies compared at r = 2, over not: {', '.join(words)}"
+    return f"replies compared at r = 2, over not: {', '.join(ratios)}"
 
 
-def _between(ends: list[float]) -> str:
-    return f"{ends[0]:.2f} to {ends[1]:.2f}"
+def _format_ratio(row: JsonObject, key: str) -> str:
+    low, high = row[f"{key}_range"]
+    return f"{row[key]:.2f} ({low:.2f} to {high:.2f})"
 
 
 def _solver_line(name: str, row: JsonObject) -> str:
@@ -245,7 +244,7 @@ def _solver_line(name: str, row: JsonObject) -> str:
     return line
 
 
-def _spread(row: JsonObject) -> str:
+def _format_range(row: JsonObject) -> str:
     low, high = row["range"]
     return f"{low:.1f} to {high:.1f}"
 

@@ -6,10 +6,7 @@ others under way as there are servers.
 
 from __future__ import annotations
 
-import json
-import subprocess
-
-from bench.process import ROOT
+from bench.process import run_example
 from bench.turns import spread
 from core.json_object import JsonObject
 
@@ -19,15 +16,9 @@ TURNS = 5
 
 def measure() -> JsonObject:
     """Return nanoseconds per policy and r: the median over turns, and the range."""
-    command = ["cargo", "run", "-q", "--release", "--locked", "-p", "policy"]
-    command += ["--example", "select_ns", "--", str(SERVERS), str(TURNS)]
-    done = subprocess.run(
-        command,
-        cwd=ROOT / "agents", stdout=subprocess.PIPE, text=True, check=True, timeout=900,
-    )  # fmt: skip
-    found: JsonObject = {"servers": SERVERS, "turns": TURNS, "policies": {}}
-    for line in done.stdout.splitlines():
-        row = json.loads(line)
-        of_policy = found["policies"].setdefault(row["policy"], {})
-        of_policy[str(row["r"])] = spread("ns", row["ns"])
-    return found
+    options = f"--release -p policy --example select_ns -- {SERVERS} {TURNS}"
+    result: JsonObject = {"servers": SERVERS, "turns": TURNS, "policies": {}}
+    for row in run_example(options, limit_s=900):
+        policy_rows = result["policies"].setdefault(row["policy"], {})
+        policy_rows[str(row["r"])] = spread("ns", row["ns"])
+    return result

@@ -1,6 +1,6 @@
-"""Locust in its usual closed loop: each user asks, waits for the answer, and asks again.
+"""Locust in its usual closed loop: each user sends a request, waits for the answer, and repeats.
 
-Users ask at once again (for bench/load.py) or at a rate (for bench/stalls.py).
+Users repeat at once (for bench/load.py) or at a rate (for bench/stalls.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ class Reader(FastHttpUser):
 
     @task
     def read(self) -> None:
-        """Ask for the body."""
         self.client.get("/body")
 
 

@@ -7,12 +7,9 @@ stamps.
 
 from __future__ import annotations
 
-import json
-import subprocess
-
 from scipy import stats
 
-from bench.process import ROOT
+from bench.process import run_example
 from core.json_object import JsonObject
 from optimizer.replication.closed_forms import collision_probability
 
@@ -22,13 +19,9 @@ POLICIES = ("random", "round-robin", "tad")
 
 
 def measure() -> list[JsonObject]:
-    """One row per M2, r2, policy, with and without avoidance: P_c, its 95 % interval, Eq. 1."""
-    command = ["cargo", "run", "-q", "--locked", "-p", "arbiter", "--example", "collisions", "--"]
-    done = subprocess.run(
-        [*command, str(REQUESTS), *POLICIES],
-        cwd=ROOT / "agents", stdout=subprocess.PIPE, text=True, check=True, timeout=1800,
-    )  # fmt: skip
-    return [_row(json.loads(line)) for line in done.stdout.splitlines()]
+    """Return a row per M2, r2, policy, with and without avoidance: P_c, its interval, Eq. 1."""
+    options = f"-p arbiter --example collisions -- {REQUESTS} {' '.join(POLICIES)}"
+    return [_row(case) for case in run_example(options, limit_s=1800)]
 
 
 def _row(case: JsonObject) -> JsonObject:
@@ -42,6 +35,6 @@ def _row(case: JsonObject) -> JsonObject:
 
 
 def _interval(hits: int, trials: int) -> list[float]:
-    """Wilson's 95 % interval of a share."""
-    found = stats.binomtest(hits, trials).proportion_ci(method="wilson")
-    return [float(found.low), float(found.high)]
+    """Return Wilson's 95 % interval of a share."""
+    interval = stats.binomtest(hits, trials).proportion_ci(method="wilson")
+    return [float(interval.low), float(interval.high)]

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
-from bench.process import ROOT, arbiter, program, running, takes_connections
-from bench.turns import compared, measure_turns, medians, ratio
+from bench.process import ROOT, arbiter, connection_check, program, run_program
+from bench.turns import comparison_costs, measure_turns, medians, ratio
 from core.json_object import JsonObject
 
 CONNECTIONS = 50
@@ -27,17 +27,16 @@ TURNS = 3
 TURN_S = 3
 KEYS = 1000
 VALUE_BYTES = 1024
-COMPARING = ("count", "refuse")  # what is done with the replies of r = 2
+COMPARING = ("count", "refuse")  # modes of comparing the replies of r = 2
 KVLOAD = ROOT / "build" / "bin" / "kvload"
 
 _Client = Callable[[int, int], dict[str, float]]
 
 
 def measure_all(work: Path) -> JsonObject:
-    """Measure both protocols."""
     return {
-        "redis": _measure(work, "redis", 19201, _redis_benchmark),
-        "memcached": _measure(work, "memcached", 19211, _kvload),
+        "redis": _measure(work, "redis", 19201, _run_redis_benchmark),
+        "memcached": _measure(work, "memcached", 19211, _run_kvload),
     }
 
 
@@ -50,48 +49,50 @@ def _measure(work: Path, protocol: str, port: int, client: _Client) -> JsonObjec
     servers = (port, port + 1)
     with ExitStack() as stack:
         for number, server in enumerate(servers):
-            command = _server(work, protocol, server, None if number == 0 else servers[0])
-            stack.enter_context(_process(command, server, work))
-        nutcracker = stack.enter_context(_nutcracker(work, protocol, port + 2, servers))
+            command = _server_command(work, protocol, server, None if number == 0 else servers[0])
+            stack.enter_context(_run_server(command, server, work))
+        nutcracker = stack.enter_context(_run_nutcracker(work, protocol, port + 2, servers))
         modes = {f"arbiter_r2_{mode}": f'compare.mode = "{mode}"\n' for mode in COMPARING}
         targets = {"twemproxy": (port + 2, nutcracker)}
-        for own, (name, more) in enumerate(
+        for proxy_port, (name, more) in enumerate(
             {"arbiter": "", "arbiter_r2": "", **modes}.items(), port + 4
         ):
             r = 2 if "_r2" in name else 1
-            ours = arbiter(work, protocol, own, r, servers, takes_connections(own), more)
-            targets[name] = (own, stack.enter_context(ours))
+            proxy = arbiter(
+                work, protocol, proxy_port, r, servers, connection_check(proxy_port), more
+            )
+            targets[name] = (proxy_port, stack.enter_context(proxy))
         if protocol == "redis":
             _fill_redis(servers)
-        found = {str(pipeline): _compare(targets, pipeline, client) for pipeline in PIPELINES}
+        rows = {str(pipeline): _compare(targets, pipeline, client) for pipeline in PIPELINES}
     return {
-        **found,
+        **rows,
         "turns": TURNS,
         "connections": CONNECTIONS,
         "value_bytes": VALUE_BYTES,
-        "ratio": {pipeline: row["ratio"] for pipeline, row in found.items()},
+        "ratio": {pipeline: row["ratio"] for pipeline, row in rows.items()},
     }
 
 
 def _compare(targets: dict[str, tuple[int, int]], pipeline: int, client: _Client) -> JsonObject:
     turns = measure_turns(targets, TURNS, lambda port: client(port, pipeline))
-    costs = compared(turns, COMPARING)
+    costs = comparison_costs(turns, COMPARING)
     for run in itertools.chain(*turns.values()):
         run["cpu_us"] = 1e6 / run.pop("per_cpu_s")
-    found: JsonObject = medians(turns, ("rps", "p50_us", "p99_us", "cpu_us"))
-    found |= ratio("ratio", turns, "arbiter", "twemproxy", "rps")
-    found["ratio_r2"] = found["arbiter_r2_rps"] / found["twemproxy_rps"]
-    found["ratio_cpu"] = found["twemproxy_cpu_us"] / found["arbiter_cpu_us"]
-    return found | costs
+    result: JsonObject = medians(turns, ("rps", "p50_us", "p99_us", "cpu_us"))
+    result |= ratio("ratio", turns, "arbiter", "twemproxy", "rps")
+    result["ratio_r2"] = result["arbiter_r2_rps"] / result["twemproxy_rps"]
+    result["ratio_cpu"] = result["twemproxy_cpu_us"] / result["arbiter_cpu_us"]
+    return result | costs
 
 
-def _redis_benchmark(port: int, pipeline: int) -> dict[str, float]:
+def _run_redis_benchmark(port: int, pipeline: int) -> dict[str, float]:
     """Run redis-benchmark for about one turn; a short run gives the number of requests."""
-    rps = _redis_requests(port, pipeline, 5_000 * pipeline)["rps"]
-    return _redis_requests(port, pipeline, max(5_000, int(rps * TURN_S)))
+    rps = _run_redis_requests(port, pipeline, 5_000 * pipeline)["rps"]
+    return _run_redis_requests(port, pipeline, max(5_000, int(rps * TURN_S)))
 
 
-def _redis_requests(port: int, pipeline: int, requests: int) -> dict[str, float]:
+def _run_redis_requests(port: int, pipeline: int, requests: int) -> dict[str, float]:
     command = ["redis-benchmark", "-p", str(port), "-c", str(CONNECTIONS), "-P", str(pipeline)]
     command += ["-n", str(requests), "-r", str(KEYS), "--csv", "GET", "key:__rand_int__"]
     # "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_...","p99_...","max_..."
@@ -103,15 +104,15 @@ def _redis_requests(port: int, pipeline: int, requests: int) -> dict[str, float]
     return {**figures, "requests": requests}
 
 
-def _kvload(port: int, pipeline: int) -> dict[str, float]:
-    words = (f"127.0.0.1:{port}", CONNECTIONS, pipeline, TURN_S, KEYS, VALUE_BYTES)
-    found: dict[str, float] = json.loads(_run([str(KVLOAD), *map(str, words)]))
-    return found
+def _run_kvload(port: int, pipeline: int) -> dict[str, float]:
+    arguments = (f"127.0.0.1:{port}", CONNECTIONS, pipeline, TURN_S, KEYS, VALUE_BYTES)
+    figures: dict[str, float] = json.loads(_run([str(KVLOAD), *map(str, arguments)]))
+    return figures
 
 
 def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return process.stdout
 
 
 def _fill_redis(servers: tuple[int, int]) -> None:
@@ -136,21 +137,21 @@ def _ask(port: int, line: bytes) -> bytes:
         return stream.recv(65536)
 
 
-def _server(work: Path, protocol: str, port: int, primary: int | None) -> list[str]:
+def _server_command(work: Path, protocol: str, port: int, primary: int | None) -> list[str]:
     if protocol == "memcached":
-        words = f"-u nobody -l 127.0.0.1 -p {port} -U 0 -m 64 -t 1 -c 1024"
-        return [program("memcached"), *words.split()]
+        options = f"-u nobody -l 127.0.0.1 -p {port} -U 0 -m 64 -t 1 -c 1024"
+        return [program("memcached"), *options.split()]
     command = [program("redis-server"), "--port", str(port), "--bind", "127.0.0.1"]
     command += ["--dir", str(work), "--save", "", "--repl-diskless-sync-delay", "0"]
     return command if primary is None else [*command, "--replicaof", f"127.0.0.1 {primary}"]
 
 
-def _process(command: list[str], port: int, work: Path) -> AbstractContextManager[int]:
+def _run_server(command: list[str], port: int, work: Path) -> AbstractContextManager[int]:
     log = work / f"{Path(command[0]).name}-{port}.log"
-    return running(command, log, takes_connections(port))
+    return run_program(command, log, connection_check(port))
 
 
-def _nutcracker(
+def _run_nutcracker(
     work: Path, protocol: str, port: int, servers: tuple[int, int]
 ) -> AbstractContextManager[int]:
     config = work / f"nutcracker-{protocol}.yml"
@@ -165,4 +166,4 @@ def _nutcracker(
         + "".join(f"   - 127.0.0.1:{server}:1\n" for server in servers)
     )
     command = [program("nutcracker"), "-c", str(config), "-s", str(port + 1)]
-    return _process(command, port, work)
+    return _run_server(command, port, work)

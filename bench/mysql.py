@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
-from bench.process import arbiter, found_in, haproxy, program, running
+from bench.process import arbiter, extract, haproxy, program, run_program
 from bench.turns import measure_turns, medians, ratio
 
 SERVERS = (22001, 22002)
@@ -40,12 +40,12 @@ def measure(work: Path) -> dict[str, object]:
     """Return statements per second, also per second of CPU time, medians over turns."""
     with ExitStack() as stack:
         for port in SERVERS:
-            stack.enter_context(_mariadb(work / f"mariadb-{port}", port))
-        peer = haproxy(work, "mode tcp", HAPROXY, SERVERS, _lets_in(HAPROXY))
+            stack.enter_context(_run_mariadb(work / f"mariadb-{port}", port))
+        peer = haproxy(work, "mode tcp", HAPROXY, SERVERS, _login_check(HAPROXY))
         proxies = {
             "haproxy": (HAPROXY, stack.enter_context(peer)),
-            "arbiter": (ARBITER_1, stack.enter_context(_arbiter(work, ARBITER_1, 1))),
-            "arbiter_r2": (ARBITER_2, stack.enter_context(_arbiter(work, ARBITER_2, 2))),
+            "arbiter": (ARBITER_1, stack.enter_context(_run_arbiter(work, ARBITER_1, 1))),
+            "arbiter_r2": (ARBITER_2, stack.enter_context(_run_arbiter(work, ARBITER_2, 2))),
         }
         rows = {str(count): _compare(proxies, count) for count in CONNECTIONS}
     busiest = rows[str(CONNECTIONS[-1])]
@@ -58,50 +58,50 @@ def measure(work: Path) -> dict[str, object]:
 
 
 def _compare(proxies: dict[str, tuple[int, int]], connections: int) -> dict[str, object]:
-    turns = measure_turns(proxies, TURNS, lambda port: _turn(port, connections))
-    found: dict[str, object] = {"turns": TURNS, **medians(turns, ("per_s", "per_cpu_s"))}
+    turns = measure_turns(proxies, TURNS, lambda port: _measure_turn(port, connections))
+    result: dict[str, object] = {"turns": TURNS, **medians(turns, ("per_s", "per_cpu_s"))}
     for name, ours, key in (
         ("ratio", "arbiter", "per_cpu_s"),
         ("ratio_wall", "arbiter", "per_s"),
         ("ratio_r2", "arbiter_r2", "per_cpu_s"),
     ):
-        found |= ratio(name, turns, ours, "haproxy", key)
-    return found
+        result |= ratio(name, turns, ours, "haproxy", key)
+    return result
 
 
-def _turn(port: int, connections: int) -> dict[str, float]:
-    text = _sysbench(port, f"--threads={connections}", f"--time={TURN_S}", "run")
-    errors = int(found_in("sysbench", r"ignored errors:\s+(\d+)", text))
+def _measure_turn(port: int, connections: int) -> dict[str, float]:
+    text = _run_sysbench(port, f"--threads={connections}", f"--time={TURN_S}", "run")
+    errors = int(extract("sysbench", r"ignored errors:\s+(\d+)", text))
     if errors:
         raise ValueError(f"port {port}: expected no errors, got {errors}")
     return {
-        "per_s": float(found_in("sysbench", r"queries:\s+\d+\s+\(([\d.]+) per sec", text)),
-        "requests": float(found_in("sysbench", r"queries performed:(?s:.*?)total:\s+(\d+)", text)),
+        "per_s": float(extract("sysbench", r"queries:\s+\d+\s+\(([\d.]+) per sec", text)),
+        "requests": float(extract("sysbench", r"queries performed:(?s:.*?)total:\s+(\d+)", text)),
     }
 
 
-def _sysbench(port: int, *arguments: str) -> str:
+def _run_sysbench(port: int, *arguments: str) -> str:
     command = ["sysbench", *WORKLOAD, *ACCOUNT, "--mysql-host=127.0.0.1", f"--mysql-port={port}"]
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, *arguments], capture_output=True, text=True, timeout=TURN_S + 60, check=False
     )
-    if done.returncode != 0:
-        raise RuntimeError(f"sysbench, port {port}: expected success, got {done.stdout}")
-    return done.stdout
+    if process.returncode != 0:
+        raise RuntimeError(f"sysbench, port {port}: expected success, got {process.stdout}")
+    return process.stdout
 
 
-def _lets_in(port: int) -> Callable[[], bool]:
+def _login_check(port: int) -> Callable[[], bool]:
     command = ["mariadb", "--no-defaults", "-h127.0.0.1", f"-P{port}", "-uwiki", "-pwiki-read"]
 
     def is_up() -> bool:
-        done = subprocess.run([*command, "-e", "SELECT 1"], capture_output=True, check=False)
-        return done.returncode == 0
+        process = subprocess.run([*command, "-e", "SELECT 1"], capture_output=True, check=False)
+        return process.returncode == 0
 
     return is_up
 
 
 @contextmanager
-def _mariadb(folder: Path, port: int) -> Iterator[None]:
+def _run_mariadb(folder: Path, port: int) -> Iterator[None]:
     folder.mkdir()
     data = f"--datadir={folder / 'data'}"
     install = [program("mariadb-install-db"), "--no-defaults", "--user=root", data]
@@ -114,11 +114,13 @@ def _mariadb(folder: Path, port: int) -> Iterator[None]:
     command = [program("mariadbd"), "--no-defaults", "--user=root", data, f"--port={port}"]
     command += ["--bind-address=127.0.0.1", "--skip-name-resolve", "--performance-schema=OFF"]
     command += [f"--socket={folder / 'socket'}", f"--init-file={folder / 'init.sql'}"]
-    with running([*command, f"--tmpdir={folder}"], folder / "log", _lets_in(port)):
-        _sysbench(port, "prepare")
+    with run_program([*command, f"--tmpdir={folder}"], folder / "log", _login_check(port)):
+        _run_sysbench(port, "prepare")
         yield
 
 
-def _arbiter(work: Path, port: int, replicas: int, more: str = "") -> AbstractContextManager[int]:
+def _run_arbiter(
+    work: Path, port: int, replicas: int, more: str = ""
+) -> AbstractContextManager[int]:
     session = '[mysql]\nuser = "wiki"\npassword = "wiki-read"\ndatabase = "bench"\n'
-    return arbiter(work, "mysql", port, replicas, SERVERS, _lets_in(port), more + session)
+    return arbiter(work, "mysql", port, replicas, SERVERS, _login_check(port), more + session)

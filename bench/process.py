@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -16,22 +17,23 @@ from resource import RLIMIT_NOFILE, getrlimit
 import httpx
 import psutil
 
-ROOT = Path(__file__).resolve().parents[1]
-READY_S = 30
+from core.json_object import JsonObject
 
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+ROOT = Path(__file__).resolve().parents[1]
+PEERS = ROOT / "build" / "peers"
+READY_S = 30
 
 
 def program(name: str) -> str:
     """Return a peer's path. Raises RuntimeError if it is not installed."""
-    found = shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin")
-    if found is None:
+    path = shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin")
+    if path is None:
         raise RuntimeError(f"{name} is missing: call ci/bench, which installs it")
-    return found
+    return path
 
 
 @contextmanager
-def running(command: list[str], log: Path, is_ready: Callable[[], bool]) -> Iterator[int]:
+def run_program(command: list[str], log: Path, is_ready: Callable[[], bool]) -> Iterator[int]:
     """Run a program until the block ends, and yield its process number once it is ready.
 
     Raises RuntimeError with its log if it ends, or is not ready within 30 s.
@@ -74,7 +76,7 @@ tokens = 256
     config = work / f"arbiter-{port}.toml"
     config.write_text(settings + more + tables)
     binary = os.environ.get("SPARECRAFT_ARBITER", str(ROOT / "build" / "bin" / "arbiter"))
-    return running([binary, "--config", str(config)], config.with_suffix(".log"), is_ready)
+    return run_program([binary, "--config", str(config)], config.with_suffix(".log"), is_ready)
 
 
 def haproxy(
@@ -101,15 +103,16 @@ backend tier
 """
     )
     command = [program("haproxy"), "-db", "-f", str(config)]
-    return running(command, config.with_suffix(".log"), is_ready)
+    return run_program(command, config.with_suffix(".log"), is_ready)
 
 
 @contextmanager
 def nginx(
     work: Path, ports: Sequence[int], root: Path, is_ready: Callable[[], bool], more: str = ""
 ) -> Iterator[int]:
-    """nginx with one thread on these ports of loopback, without a log; the process that answers.
-    `more` is of its `http` block."""
+    """Run nginx with one thread on these ports of loopback, without a log.
+
+    Yields the id of the process that answers. `more` is added to the `http` block."""
     listens = "\n".join(f"    listen 127.0.0.1:{port};" for port in ports)
     config = work / f"nginx-{ports[0]}.conf"
     config.write_text(
@@ -127,38 +130,59 @@ http {{
   server {{
 {listens}
     root {root};
+    error_page 405 =200 $uri; # a POST gets the file as well
   }}
 }}
 """
     )
     command = [program("nginx"), "-c", str(config), "-e", "stderr"]
-    with running(command, config.with_suffix(".log"), is_ready) as master:
+    with run_program(command, config.with_suffix(".log"), is_ready) as master:
         (worker,) = psutil.Process(master).children()
         yield worker.pid
 
 
-def answers(port: int, path: str, size: int | None = None) -> Callable[[], bool]:
-    """True where this path is answered there, with so many bytes."""
+def run_peer(script: str, *arguments: object, limit_s: float | None = None) -> JsonObject:
+    """Run a script of this folder in the peers' own environment, and return the JSON it prints."""
+    command = [str(PEERS / "bin" / "python"), f"bench/{script}", *map(str, arguments)]
+    process = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=limit_s, check=True
+    )
+    result: JsonObject = json.loads(process.stdout.splitlines()[-1])
+    return result
+
+
+def run_example(options: str, limit_s: float) -> list[JsonObject]:
+    """Run `cargo run` for an example of the agents, and return its lines of JSON."""
+    command = ["cargo", "run", "-q", "--locked", *options.split()]
+    process = subprocess.run(
+        command,
+        cwd=ROOT / "agents", stdout=subprocess.PIPE, text=True, check=True, timeout=limit_s,
+    )  # fmt: skip
+    return [json.loads(line) for line in process.stdout.splitlines()]
+
+
+def answer_check(port: int, path: str, size: int | None = None) -> Callable[[], bool]:
+    """Return a check that this path is answered on this port of loopback, with `size` bytes."""
 
     def is_up() -> bool:
         try:
-            found = httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False)
+            response = httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False)
         except httpx.HTTPError:
             return False
-        return found.is_success and size in (None, len(found.content))
+        return response.is_success and size in (None, len(response.content))
 
     return is_up
 
 
-def found_in(name: str, pattern: str, text: str) -> str:
+def extract(name: str, pattern: str, text: str) -> str:
     """Return the group of a pattern in the output of a program. Raises ValueError."""
-    found = re.search(pattern, text)
-    if found is None:
+    match = re.search(pattern, text)
+    if match is None:
         raise ValueError(f"{name}: expected {pattern!r} in its output, got {text!r}")
-    return found.group(1)
+    return match.group(1)
 
 
-def takes_connections(port: int) -> Callable[[], bool]:
+def connection_check(port: int) -> Callable[[], bool]:
     """Return a check that this port of loopback accepts connections."""
 
     def is_up() -> bool:
@@ -173,5 +197,4 @@ def takes_connections(port: int) -> Callable[[], bool]:
 
 def cpu_s(pid: int) -> float:
     """Return the CPU time of a process [s]: user and system, all threads."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) * _TICK_S
+    return float(sum(psutil.Process(pid).cpu_times()[:2]))

@@ -1,8 +1,8 @@
 """The program of a schedule in linopy; runs in the peers' own environment.
 
-`python program.py TIERS KINDS PERIODS`: machines by the hour of several sizes that carry a load,
-each start followed by three hours; prints JSON: seconds until HiGHS has it, rows, columns, and with
-at most 1,000 numbers its optimum. `schedule.py` has the same program as the planner writes it.
+`python program.py TIERS KINDS PERIODS`: machines by the hour, of several sizes, carry a load; each
+runs for three hours after its start. Prints JSON: seconds until HiGHS has the program, rows,
+columns, and, with at most 1,000 numbers, its optimum. `schedule.py` has the planner's program.
 """
 
 import json
@@ -22,40 +22,39 @@ def price(kind: int) -> float:
 
 
 def main() -> None:
-    """Build the program and print the result."""
     import linopy
     import numpy as np
     import xarray as xr
 
-    tiers, kinds, periods = (int(word) for word in sys.argv[1:4])
-    began, cpu = time.perf_counter(), time.process_time()
+    tiers, kinds, periods = (int(text) for text in sys.argv[1:4])
+    start_s, cpu_start_s = time.perf_counter(), time.process_time()
     axes = {"tier": range(tiers), "kind": range(kinds), "period": range(periods)}
-    asked = [[load(t, p) for p in range(periods)] for t in range(tiers)]
-    asked_of = xr.DataArray(asked, coords=[axes["tier"], axes["period"]], dims=["tier", "period"])
+    loads = [[load(t, p) for p in range(periods)] for t in range(tiers)]
+    demand = xr.DataArray(loads, coords=[axes["tier"], axes["period"]], dims=["tier", "period"])
     sizes = xr.DataArray(np.arange(1.0, kinds + 1), coords=[axes["kind"]], dims=["kind"])
     prices = xr.DataArray([price(k) for k in range(kinds)], coords=[axes["kind"]], dims=["kind"])
     model = linopy.Model()
     coords = [axes["tier"], axes["kind"], axes["period"]]
     run = model.add_variables(lower=0, integer=True, coords=coords, dims=list(axes), name="run")
     start = model.add_variables(lower=0, coords=coords, dims=list(axes), name="start")
-    model.add_constraints((run * sizes).sum("kind") >= asked_of, name="carried")
+    model.add_constraints((run * sizes).sum("kind") >= demand, name="carried")
     model.add_constraints(run.sum("kind") >= 1, name="enough")
     model.add_constraints(start - run + run.roll(period=1) >= 0, name="starting")
     lately = start + start.roll(period=1) + start.roll(period=2)
     model.add_constraints(run - lately >= 0, name="running_on")
     model.add_objective((run * (prices / periods)).sum())
     solver = model.to_highspy()
-    found = {
-        "seconds": time.perf_counter() - began,
-        "cpu_s": time.process_time() - cpu,
+    figures = {
+        "seconds": time.perf_counter() - start_s,
+        "cpu_s": time.process_time() - cpu_start_s,
         "rows": solver.getNumRow(),
         "columns": solver.getNumCol(),
     }
     if tiers * kinds * periods <= 1000:
         solver.setOptionValue("output_flag", False)
         solver.run()
-        found["usd_per_month"] = solver.getInfo().objective_function_value
-    sys.stdout.write(json.dumps(found) + "\n")
+        figures["usd_per_month"] = solver.getInfo().objective_function_value
+    sys.stdout.write(json.dumps(figures) + "\n")
 
 
 if __name__ == "__main__":

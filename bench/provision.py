@@ -25,16 +25,16 @@ def measure() -> dict[str, object]:
     ups, downs, plains = [], [], []
     images: list[str] = []
     for _ in range(TURNS):
-        began = time.monotonic()
+        start_s = time.monotonic()
         try:
             inventory = platform.up(design.directory / "fleet.tfvars", _quiet)
-            ups.append(time.monotonic() - began)
+            ups.append(time.monotonic() - start_s)
             images = [f"sparecraft/{m.role}:local" for m in inventory.started]
         finally:
-            began = time.monotonic()
+            start_s = time.monotonic()
             platform.down(_quiet)
-            downs.append(time.monotonic() - began)
-        plains.append(_plain(images))
+            downs.append(time.monotonic() - start_s)
+        plains.append(_start_plain(images))
     return {
         "machines": len(images),
         "turns": TURNS,
@@ -49,10 +49,10 @@ def _quiet(line: str) -> None:
     del line
 
 
-def _plain(images: list[str]) -> float:
+def _start_plain(images: list[str]) -> float:
     """Start the peer: containers without caps, networks, identity or files."""
     label = f"{docker.LABEL}=bench-plain"
-    began = time.monotonic()
+    start_s = time.monotonic()
     try:
         for image in images:
             command = [
@@ -67,6 +67,6 @@ def _plain(images: list[str]) -> float:
                 "60",
             ]
             subprocess.run(command, check=True, capture_output=True, timeout=60)
-        return time.monotonic() - began
+        return time.monotonic() - start_s
     finally:
         docker.sweep("bench-plain")

@@ -44,13 +44,13 @@ def in_simpy(cores: int, rate_per_s: float, requests: int, seed: int) -> tuple[f
     spent: list[float] = []
 
     def request(number: int) -> Iterator[Any]:
-        began = world.now
+        start_s = world.now
         for station in stations:
             with station.request() as turn:
                 yield turn
                 yield world.timeout(rng.expovariate(1.0))
         if number > requests / 10:
-            spent.append(world.now - began)
+            spent.append(world.now - start_s)
 
     def arrivals() -> Iterator[Any]:
         for number in range(requests):
@@ -63,18 +63,17 @@ def in_simpy(cores: int, rate_per_s: float, requests: int, seed: int) -> tuple[f
 
 
 def main() -> None:
-    """Run the simulation of the arguments."""
     from importlib.metadata import version
 
     name = sys.argv[1]
     cores, rate_per_s = int(sys.argv[2]), float(sys.argv[3])
     requests, seed = int(sys.argv[4]), int(sys.argv[5])
     model = {"ciw": in_ciw, "simpy": in_simpy}[name]
-    began = time.perf_counter()
+    start_s = time.perf_counter()
     mean_s, served = model(cores, rate_per_s, requests, seed)
-    seconds = time.perf_counter() - began
-    found = {"mean_s": mean_s, "requests": served, "seconds": seconds, "version": version(name)}
-    json.dump(found, sys.stdout)
+    seconds = time.perf_counter() - start_s
+    figures = {"mean_s": mean_s, "requests": served, "seconds": seconds, "version": version(name)}
+    json.dump(figures, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
-from pathlib import Path
 
+from bench.process import run_peer
 from core.json_object import JsonObject
 from optimizer.simulation import simulate
 
-ROOT = Path(__file__).parents[1]
-PEERS = ROOT / "build" / "peers" / "bin" / "python"
 TURNS = 3
 CORES, RATE_PER_S = 10, 7.0
 REQUESTS, PEER_REQUESTS = 1_000_000, 8_000
@@ -29,28 +26,28 @@ def measure() -> JsonObject:
     """Return events per second, medians over turns with their range, and the ratios."""
     turns: dict[str, list[JsonObject]] = {"ours": [], "ciw": [], "simpy": [], "large": []}
     for turn in range(TURNS):
-        turns["ours"].append(_ours(_same_model(turn)))
-        turns["ciw"].append(_peer("ciw", turn))
-        turns["simpy"].append(_peer("simpy", turn))
-        turns["large"].append(_ours(_large(turn)))
-    found: JsonObject = {"turns": TURNS, "model": "two stations of 10 cores, 70 % load"}
+        turns["ours"].append(_run_ours(_two_stations(turn)))
+        turns["ciw"].append(_run_peer("ciw", turn))
+        turns["simpy"].append(_run_peer("simpy", turn))
+        turns["large"].append(_run_ours(_large_scenario(turn)))
+    result: JsonObject = {"turns": TURNS, "model": "two stations of 10 cores, 70 % load"}
     for name, runs in turns.items():
         speeds = [run["events_per_s"] for run in runs]
-        found[name] = {
+        result[name] = {
             "events_per_s": statistics.median(speeds),
             "range": [min(speeds), max(speeds)],
             "mean_s": statistics.fmean(run["mean_s"] for run in runs),
             **({"version": runs[0]["version"]} if "version" in runs[0] else {}),
         }
-    ours = found["ours"]["events_per_s"]
-    found["events_per_s"] = found["large"]["events_per_s"]
-    found["servers_a_tier"] = LARGE_SERVERS
-    found["ratio_ciw"] = ours / found["ciw"]["events_per_s"]
-    found["ratio_simpy"] = ours / found["simpy"]["events_per_s"]
-    return found
+    ours = result["ours"]["events_per_s"]
+    result["events_per_s"] = result["large"]["events_per_s"]
+    result["servers_a_tier"] = LARGE_SERVERS
+    result["ratio_ciw"] = ours / result["ciw"]["events_per_s"]
+    result["ratio_simpy"] = ours / result["simpy"]["events_per_s"]
+    return result
 
 
-def _same_model(seed: int) -> JsonObject:
+def _two_stations(seed: int) -> JsonObject:
     station = {
         "servers": 1,
         "cores": CORES,
@@ -68,7 +65,7 @@ def _same_model(seed: int) -> JsonObject:
     }
 
 
-def _large(seed: int) -> JsonObject:
+def _large_scenario(seed: int) -> JsonObject:
     tier = {"servers": LARGE_SERVERS, "work": {"kind": "exponential", "mean_s": 1.0}}
     return {
         "seed": seed + 1,
@@ -81,24 +78,16 @@ def _large(seed: int) -> JsonObject:
     }
 
 
-def _ours(scenario: JsonObject) -> JsonObject:
-    found = simulate(json.dumps(scenario), threads=1)
-    report = found["reports"][0]
+def _run_ours(scenario: JsonObject) -> JsonObject:
+    answer = simulate(json.dumps(scenario), threads=1)
+    report = answer["reports"][0]
     return {
-        "events_per_s": found["events"] / found["wall_s"],
+        "events_per_s": answer["events"] / answer["wall_s"],
         "mean_s": report["latency"]["mean_s"],
     }
 
 
-def _peer(name: str, seed: int) -> JsonObject:
-    command = [str(PEERS), "bench/queues.py", name, str(CORES), str(RATE_PER_S)]
-    done = subprocess.run(
-        [*command, str(PEER_REQUESTS), str(seed + 1)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=True,
-    )
-    found: JsonObject = json.loads(done.stdout.splitlines()[-1])
-    return {**found, "events_per_s": EVENTS * found["requests"] / found["seconds"]}
+def _run_peer(name: str, seed: int) -> JsonObject:
+    arguments = (name, CORES, RATE_PER_S, PEER_REQUESTS, seed + 1)
+    figures = run_peer("queues.py", *arguments, limit_s=LIMIT_S)
+    return {**figures, "events_per_s": EVENTS * figures["requests"] / figures["seconds"]}

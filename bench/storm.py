@@ -32,7 +32,6 @@ endrewards
 
 
 def main() -> None:
-    """Build and check the model of the arguments."""
     needed, pool = int(sys.argv[1]), int(sys.argv[2])
     repair = 0.0 if sys.argv[3] == "none" else YEAR_S / float(sys.argv[3])
     text = MODEL.format(
@@ -46,15 +45,15 @@ def main() -> None:
         file.write(text)
         file.flush()
         program = stormpy.parse_prism_program(str(Path(file.name)), prism_compatibility=True)
-    asked = stormpy.parse_properties('R{"down"}=? [ C<=1 ]', program)
-    began = time.perf_counter()
-    model = stormpy.build_model(program, asked)
-    result = stormpy.model_checking(model, asked[0], only_initial_states=True)
+    properties = stormpy.parse_properties('R{"down"}=? [ C<=1 ]', program)
+    start_s = time.perf_counter()
+    model = stormpy.build_model(program, properties)
+    result = stormpy.model_checking(model, properties[0], only_initial_states=True)
     json.dump(
         {
             "unavailability": result.get_value(model.initial_states[0]),
             "states": model.nr_states,
-            "seconds": time.perf_counter() - began,
+            "seconds": time.perf_counter() - start_s,
             "version": stormpy.__version__,
         },
         sys.stdout,

@@ -13,18 +13,18 @@ Turns = dict[str, list[dict[str, float]]]
 def measure_turns(
     proxies: Mapping[str, tuple[int, int]], turns: int, ask: Callable[[int], dict[str, float]]
 ) -> Turns:
-    """Return the finding of `ask` for each proxy's port, in turns.
+    """Return the figures of `ask` for each proxy's port, in turns.
 
     `per_cpu_s` is its `requests` per second of the proxy's CPU time.
     """
-    found: Turns = {name: [] for name in proxies}
+    runs: Turns = {name: [] for name in proxies}
     for _ in range(turns):
         for name, (port, pid) in proxies.items():
             before_s = cpu_s(pid)
             run = ask(port)
             run["per_cpu_s"] = run.pop("requests") / (cpu_s(pid) - before_s)
-            found[name].append(run)
-    return found
+            runs[name].append(run)
+    return runs
 
 
 def spread(name: str, values: Sequence[float]) -> dict[str, object]:
@@ -34,26 +34,25 @@ def spread(name: str, values: Sequence[float]) -> dict[str, object]:
 
 def medians(turns: Turns, keys: Sequence[str]) -> dict[str, object]:
     """Return the spread of each of `keys`, for each proxy."""
-    found: dict[str, object] = {}
+    figures: dict[str, object] = {}
     for name, runs in turns.items():
         for key in keys:
-            found |= spread(f"{name}_{key}", [run[key] for run in runs])
-    return found
+            figures |= spread(f"{name}_{key}", [run[key] for run in runs])
+    return figures
 
 
 def ratio(name: str, turns: Turns, ours: str, theirs: str, key: str) -> dict[str, object]:
-    """Return the spread of ours over theirs."""
     pairs = zip(turns[ours], turns[theirs], strict=True)
     return spread(name, [run[key] / peer[key] for run, peer in pairs])
 
 
-def compared(turns: Turns, modes: Iterable[str]) -> dict[str, object]:
+def comparison_costs(turns: Turns, modes: Iterable[str]) -> dict[str, object]:
     """Return the cost of comparing replies at r = 2, as ratios to an arbiter that compares none.
 
     The ratios are of requests per second, and of requests per second of the arbiter's CPU time.
     """
-    found: dict[str, object] = {}
+    figures: dict[str, object] = {}
     for mode in modes:
         for name, key in (("ratio", "rps"), ("ratio_cpu", "per_cpu_s")):
-            found |= ratio(f"{name}_{mode}", turns, f"arbiter_r2_{mode}", "arbiter_r2", key)
-    return found
+            figures |= ratio(f"{name}_{mode}", turns, f"arbiter_r2_{mode}", "arbiter_r2", key)
+    return figures

@@ -11,6 +11,7 @@ CARGO_TARGET_DIR=$cache/target/$(sha256sum <<<"$root" | cut -c1-12)
 export CARGO_TARGET_DIR CARGO_INCREMENTAL=0
 export GOFLAGS=-trimpath CGO_ENABLED=0 # as the provider is built, so that its packages are compiled once
 export CHECKPOINT_DISABLE=1
+unset PYTHONDONTWRITEBYTECODE # else each process of a test compiles anew all that it imports
 # A configuration file that is named but absent makes Terraform warn at every call.
 if [ -n "${TF_CLI_CONFIG_FILE:-}" ] && [ ! -e "$TF_CLI_CONFIG_FILE" ]; then unset TF_CLI_CONFIG_FILE; fi
 
@@ -32,7 +33,7 @@ step() { # name, command...
 # Cargo's tests, whose compiler is clippy's: what was looked through is not compiled again to be run.
 linted_tests() { # arguments of cargo test
   RUSTC_WORKSPACE_WRAPPER=$(rustc --print sysroot)/bin/clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__ \
-    cargo test --quiet --locked --manifest-path agents/Cargo.toml --workspace "$@"
+    cargo test --quiet --locked --manifest-path agents/Cargo.toml --workspace --exclude fuzz "$@"
 }
 
 # Tests in the folders of a kind, such as unit, or 'unit|real', in all rooms or in $wings; modules in other folders are not
@@ -41,27 +42,42 @@ tests_in() { # kind, arguments of pytest
   local folders among
   read -ra among <<<"${wings:-core experiments optimizer grafana infra}"
   mapfile -t folders < <(find "${among[@]}" -regextype posix-extended -type d -regex ".*/tests/($1)" | sort)
-  python -m pytest -q "${@:2}" "${folders[@]}"
+  # Where a test ends its worker again and again, xdist with loadfile would wait for ever.
+  python -m pytest -q --max-worker-restart=0 "${@:2}" "${folders[@]}"
 }
 
-# Runs jobs side by side. The first one's output is seen; what the others say comes after it, and last what failed.
+# Runs jobs side by side, for at most an hour or $job_minutes. The first one's output is seen; what the others say comes
+# after it, and last what failed.
 at_once() { # functions
-  local logs job failed=() passed=()
-  declare -A running=()
+  local logs job clock ended code began=$SECONDS failed=() passed=()
+  declare -A running=() # names of jobs, by process id
   logs=$(mktemp -d)
   set -m # process groups of their own, so that all of them can be ended
   for job in "${@:2}"; do
     (set -e; "$job") >"$logs/$job" 2>&1 </dev/null &
-    running[$job]=$!
+    running[$!]=$job
   done
   (set -e; "$1") > >(trap '' INT; exec tee "$logs/$1") 2>&1 </dev/null &
-  running[$1]=$!
+  running[$!]=$1
+  sleep "$((${job_minutes:-60} * 60))" >/dev/null 2>&1 &
+  clock=$!
   set +m
   # TERM as well, for those that were started with INT ignored.
-  trap 'kill -INT -- "${running[@]/#/-}"; sleep 5; kill -TERM -- "${running[@]/#/-}" 2>/dev/null; wait; rm -rf "$logs"; exit 130' HUP INT TERM
-  for job in "$@"; do
-    if wait "${running[$job]}"; then passed+=("$job"); else failed+=("$job"); fi
+  trap 'end_jobs; rm -rf "$logs"; exit 130' HUP INT
+  trap 'show_jobs; end_jobs; rm -rf "$logs"; exit 143' TERM
+  while [ ${#running[@]} -gt 0 ]; do
+    code=0
+    wait -n -p ended "$clock" "${!running[@]}" || code=$?
+    if [ "$ended" = "$clock" ]; then
+      show_jobs
+      failed+=("${running[@]}")
+      end_jobs
+      break
+    fi
+    if [ "$code" = 0 ]; then passed+=("${running[$ended]}"); else failed+=("${running[$ended]}"); fi
+    unset "running[$ended]"
   done
+  kill "$clock" 2>/dev/null || true
   trap - HUP INT TERM
   for job in "${passed[@]}" "${failed[@]}"; do
     [ "$job" = "$1" ] || cat "$logs/$job"
@@ -74,14 +90,36 @@ at_once() { # functions
   [ ${#failed[@]} -eq 0 ]
 }
 
-# A hash of files' names and contents, and of words. Files that are built or hidden do not count.
+# Of the jobs of at_once that still run: how far each came, and its processes.
+show_jobs() {
+  local pid
+  for pid in "${!running[@]}"; do
+    say "NOT ENDED after $((SECONDS - began)) s: ${running[$pid]}, which came so far, and its processes:"
+    tail -n 40 "$logs/${running[$pid]}"
+    ps -eo pgid,pid,ppid,etimes,stat,wchan:20,args | awk -v "group=$pid" 'NR == 1 || $1 == group' | cut -c1-200 || true
+  done
+}
+
+end_jobs() {
+  local groups=("${!running[@]}")
+  kill -INT -- "${groups[@]/#/-}" 2>/dev/null || true
+  kill "$clock" 2>/dev/null || true
+  sleep 5
+  kill -TERM -- "${groups[@]/#/-}" 2>/dev/null || true
+  sleep 5
+  kill -KILL -- "${groups[@]/#/-}" 2>/dev/null || true
+  wait
+}
+
+# A hash of files' names and contents, and of words. Files that are built or hidden do not count, nor do those of
+# tests and examples.
 content_of() { # words, --, files and folders
   local words=()
   while [ "$1" != -- ]; do words+=("$1"); shift; done
   shift
   {
     printf '%s\n' "${words[@]}"
-    find "$@" \( -name target -o -name __pycache__ -o -name '.*' \) -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+    find "$@" \( -name target -o -name __pycache__ -o -name tests -o -name examples -o -name '.*' \) -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
   } | sha256sum | cut -c1-20
 }
 

@@ -1,9 +1,9 @@
 """Selection of the long tests that CI runs beside `make test`: those that a change touches, and a
 quarter of the others.
 
-As a pytest plugin, `-p ci.selection --touched-since=COMMIT`, it deselects the others and prints
-the omitted ones. Tests whose own file changed run first; none begins after `--until`. As a program,
-`python -m ci.selection COMMIT`, it prints which suites that are not pytest's, `rust` and
+As a pytest plugin, `-p ci.selection --touched-since=COMMIT`, it deselects the other tests and
+prints them. Tests whose own file changed run first; none begins after `--until`. As a program,
+`python -m ci.selection COMMIT`, it prints which of the suites outside of pytest, `rust` and
 `provider`, run their long tests.
 
 A test is touched by a change of its own file, of a file that it imports (directly or not), of the
@@ -25,7 +25,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-SHARES = 4  # a quarter of what is not touched runs
+SHARES = 4  # a quarter of the tests that are not touched runs
 
 # A folder, and the folders of tests that use it without importing it.
 TOUCHES: dict[str, tuple[str, ...]] = {
@@ -44,6 +44,7 @@ TOUCHES: dict[str, tuple[str, ...]] = {
     "agents/nodeagent": ("experiments/tests/fleet",),
     "agents/nodeagent/README.md": ("experiments/tests/real/docs",),
     "agents/arbiter/README.md": ("experiments/tests/real/docs", "experiments/tests/real/load"),
+    "agents/testkit/src/soak": ("experiments/tests/real/load",),
     "agents/simulator": ("experiments/tests/real/kinds",),
     "agents/wire": ("experiments/tests/fleet", "infra/roles/tests/fleet"),
     "agents/Cargo.lock": ("experiments/tests", "infra/roles/tests/fleet"),
@@ -81,17 +82,17 @@ TOUCHES: dict[str, tuple[str, ...]] = {
 
 
 def changed_since(commit: str) -> set[str] | None:
-    """Paths that differ between a commit and what is checked out; None if it is unknown."""
+    """Return the paths that differ between a commit and the work tree; None if it is unknown."""
     command = ["git", "-C", str(ROOT), "diff", "--name-only", "--no-renames", commit]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    return set(found.stdout.splitlines()) if found.returncode == 0 else None
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    return set(process.stdout.splitlines()) if process.returncode == 0 else None
 
 
 def share_of_commit() -> int:
-    """Return the one of the SHARES shares that this commit runs, drawn from its tree."""
+    """Return which of the SHARES shares this commit runs, drawn from its tree."""
     command = ["git", "-C", str(ROOT), "rev-parse", "HEAD^{tree}"]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    return int(found.stdout[:8], 16) % SHARES
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(process.stdout[:8], 16) % SHARES
 
 
 def share_of(name: str) -> int:
@@ -99,61 +100,66 @@ def share_of(name: str) -> int:
 
 
 @cache
-def imports(file: str) -> frozenset[str]:
+def imported_files(file: str) -> frozenset[str]:
     """Return the project's files that a Python file imports directly, relative to the root."""
     names: set[str] = set()
     for node in ast.walk(ast.parse((ROOT / file).read_text())):
         if isinstance(node, ast.Import):
-            names |= {one.name for one in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{one.name}" for one in node.names)}
-    places = [name.replace(".", "/") for name in names]
-    files = [f"{place}{end}" for place in places for end in (".py", "/__init__.py")]
-    return frozenset(one for one in files if (ROOT / one).is_file())
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    paths = [name.replace(".", "/") for name in names]
+    files = [f"{path}{end}" for path in paths for end in (".py", "/__init__.py")]
+    return frozenset(file_name for file_name in files if (ROOT / file_name).is_file())
 
 
-def reached(file: str) -> set[str]:
+def reachable_files(file: str) -> set[str]:
     """Return a Python file and all of the project's files that it imports, directly or not."""
-    found, left = {file}, [file]
-    while left:
-        new = imports(left.pop()) - found
-        found |= new
-        left += new
-    return found
+    files, remaining = {file}, [file]
+    while remaining:
+        imported = imported_files(remaining.pop()) - files
+        files |= imported
+        remaining += imported
+    return files
 
 
-def room(file: str) -> str:
+def room_of(file: str) -> str:
     """Return the folder that a test file tests: WING/tests/KIND/ROOM/test_x.py is of WING/ROOM."""
-    wing, _, inside = file.partition("/tests/")
-    return "/".join([wing, *inside.split("/")[1:-1]])
+    wing, _, rest = file.partition("/tests/")
+    return "/".join([wing, *rest.split("/")[1:-1]])
 
 
-def _inside(path: str, folder: str) -> bool:
+def _is_inside(path: str, folder: str) -> bool:
     return folder == "" or path == folder or path.startswith(f"{folder}/")
 
 
 def is_touched(file: str, changed: Iterable[str] | None) -> bool:
-    """Return true where a change touches a file of tests; None touches all."""
+    """True if a change touches a file of tests; None touches all."""
     if changed is None:
         return True
     changed = set(changed)
-    if changed & reached(file) or any(_inside(path, room(file)) for path in changed):
+    if changed & reachable_files(file) or any(_is_inside(path, room_of(file)) for path in changed):
         return True
-    folders = {to for top, tests in TOUCHES.items() for to in tests if _any_inside(changed, top)}
-    return any(_inside(file, folder) for folder in folders)
+    folders = {
+        tests_folder
+        for top, tests in TOUCHES.items()
+        for tests_folder in tests
+        if _has_any_inside(changed, top)
+    }
+    return any(_is_inside(file, folder) for folder in folders)
 
 
-def _any_inside(changed: Iterable[str], folder: str) -> bool:
-    return any(_inside(path, folder) for path in changed)
+def _has_any_inside(changed: Iterable[str], folder: str) -> bool:
+    return any(_is_inside(path, folder) for path in changed)
 
 
 def other_suites(changed: set[str] | None, share: int) -> list[str]:
-    """Return the suites outside of pytest that run whole."""
+    """Return the suites outside of pytest that run with their long tests."""
     folders = {"rust": "agents", "provider": "infra/provider"}
     return [
         name
         for name, folder in folders.items()
-        if changed is None or _any_inside(changed, folder) or share_of(name) == share
+        if changed is None or _has_any_inside(changed, folder) or share_of(name) == share
     ]
 
 
@@ -164,8 +170,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def left_out(files: Mapping[str, str], changed: set[str] | None, share: int) -> set[str]:
-    """Tests that do not run, of tests and the files that they are in."""
+def deselected_tests(files: Mapping[str, str], changed: set[str] | None, share: int) -> set[str]:
+    """Return the tests that do not run. Parameters: files, by the tests in them."""
     touched = {file for file in set(files.values()) if is_touched(file, changed)}
     return {t for t, file in files.items() if file not in touched and share_of(t) != share}
 
@@ -174,11 +180,11 @@ def left_out(files: Mapping[str, str], changed: set[str] | None, share: int) -> 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     files = {item.nodeid: item.path.relative_to(ROOT).as_posix() for item in items}
     changed = changed_since(config.getoption("--touched-since"))
-    left = left_out(files, changed, share_of_commit())
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
-    kept = [item for item in items if item.nodeid not in left]
-    items[:] = sorted(kept, key=lambda item: files[item.nodeid] not in (changed or ()))
-    config.stash[_LEFT] = sorted(left)
+    deselected = deselected_tests(files, changed, share_of_commit())
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in deselected])
+    selected = [item for item in items if item.nodeid not in deselected]
+    items[:] = sorted(selected, key=lambda item: files[item.nodeid] not in (changed or ()))
+    config.stash[_LEFT] = sorted(deselected)
 
 
 _LEFT = pytest.StashKey[list[str]]()
@@ -186,7 +192,7 @@ _LEFT = pytest.StashKey[list[str]]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
-    """Leave a test out whose time has gone; the next is asked likewise."""
+    """Leave out each test that would begin after `--until`."""
     until = item.config.getoption("--until")
     if until is None or time.time() < until:
         return None
@@ -195,9 +201,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    left = terminalreporter.config.stash.get(_LEFT, [])
-    terminalreporter.section(f"left out: {len(left)} long tests (make test-all runs them)")
-    for name in left:
+    deselected = terminalreporter.config.stash.get(_LEFT, [])
+    terminalreporter.section(f"left out: {len(deselected)} long tests (make test-all runs them)")
+    for name in deselected:
         terminalreporter.write_line(name)
 
 

@@ -1,6 +1,6 @@
 """Writes docs/reference/: every key of a design's files from the models that check them, faults and
-policies from what the programs say of themselves, roles and kinds from their folders, the Terraform
-provider from its schema. And the table of Limplock's rows in docs/results/limplock.md.
+policies from the programs' own descriptions, roles and kinds from their folders, the Terraform
+provider from its schema. Also writes the table of Limplock's rows in docs/results/limplock.md.
 
 python -m docs.generate [--check]
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from docs.limplock import DATA, TABLE, made
+from docs.limplock import DATA, TABLE, render_page
 from docs.provider import provider_parts
 from experiments import kinds
 from experiments.design.cases import Case
@@ -33,12 +33,12 @@ Schema = Mapping[str, Any]
 
 
 def page(title: str, introduction: str, *parts: str) -> str:
-    """A whole page."""
+    """Return a page with title, introduction and parts."""
     return "\n".join([f"# {title}\n", GENERATED, f"{introduction}\n", *parts])
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """A table; what a cell holds has no bar of its own."""
+    """Return a table in Markdown; bars in the text of cells are escaped."""
     lines = [head, ("---",) * len(head), *rows]
     text = [
         " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) for row in lines
@@ -46,41 +46,42 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     return "".join(f"| {line} |\n" for line in text)
 
 
-def model_page(model: type[BaseModel], at: str = "") -> Iterator[str]:
-    """Each object of a model as a section with a table of its keys, outermost first; one that
-    stands there already is named."""
+def model_page(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Yield a section with a table of keys for each object of a model, outermost first.
+
+    For an object that already has a section, a link to it is given instead."""
     schema = model.model_json_schema(by_alias=True)
-    todo: list[tuple[str, Schema]] = [(at, schema)]
+    todo: list[tuple[str, Schema]] = [(prefix, schema)]
     done = set()
     described: dict[str, str] = {}  # by an object's schema, its section
     while todo:
-        path, one = todo.pop(0)
+        path, section = todo.pop(0)
         heading = f"## `{path}`\n" if path else ""
-        first = described.setdefault(json.dumps(one, sort_keys=True), path)
+        first = described.setdefault(json.dumps(section, sort_keys=True), path)
         if first != path:
             anchor = re.sub(r"[^a-z0-9-]", "", first.lower())
             yield f"{heading}\nThe keys of [`{first}`](#{anchor}).\n"
             continue
         yield "\n".join(
-            filter(None, [heading, f"{one.get('description', '')}\n", _keys(one, schema)])
+            filter(None, [heading, f"{section.get('description', '')}\n", _keys(section, schema)])
         )
-        for key, value in one.get("properties", {}).items():
-            for place, inner in _objects(f"{path}.{key}".removeprefix("."), value, schema):
-                if place not in done:
-                    done.add(place)
-                    todo.append((place, inner))
+        for key, value in section.get("properties", {}).items():
+            for inner_path, inner in _objects(f"{path}.{key}".removeprefix("."), value, schema):
+                if inner_path not in done:
+                    done.add(inner_path)
+                    todo.append((inner_path, inner))
 
 
-def _keys(one: Schema, schema: Schema) -> str:
-    needed = one.get("required", [])
+def _keys(section: Schema, schema: Schema) -> str:
+    needed = section.get("required", [])
     rows = [
         (
             f"`{key}`",
-            _takes(value, schema),
+            _describe_type(value, schema),
             "required" if key in needed else _default(value.get("default")),
             value.get("description", ""),
         )
-        for key, value in one.get("properties", {}).items()
+        for key, value in section.get("properties", {}).items()
         if key != "$schema"
     ]
     return table(("key", "takes", "default", "meaning"), rows)
@@ -93,31 +94,35 @@ def _default(value: object) -> str:
 
 
 def _objects(path: str, value: Schema, schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """The objects that a key holds, with their place in the file."""
+    """Yield the objects that a key holds, with their place in the file."""
     if "$ref" in value:
         yield path, schema["$defs"][value["$ref"].rsplit("/", 1)[1]]
     for inner in value.get("anyOf", []):
         yield from _objects(path, inner, schema)
     if "items" in value:
         yield from _objects(f"{path}[]", value["items"], schema)
-    for named in (value.get("additionalProperties"), *value.get("patternProperties", {}).values()):
-        if isinstance(named, dict):
-            yield from _objects(f"{path}.NAME", named, schema)
+    for entry in (value.get("additionalProperties"), *value.get("patternProperties", {}).values()):
+        if isinstance(entry, dict):
+            yield from _objects(f"{path}.NAME", entry, schema)
 
 
-def _takes(value: Schema, schema: Schema) -> str:
-    """The values that are allowed, in words."""
+def _describe_type(value: Schema, schema: Schema) -> str:
+    """Return the allowed values, in words."""
     if "$ref" in value:
         return "table"
     if "anyOf" in value:
-        kinds_of = (_takes(one, schema) for one in value["anyOf"] if one.get("type") != "null")
+        kinds_of = (
+            _describe_type(choice, schema)
+            for choice in value["anyOf"]
+            if choice.get("type") != "null"
+        )
         return " or ".join(dict.fromkeys(kinds_of))
     if "const" in value:
         return f"`{value['const']}`"
     if "enum" in value:
-        return ", ".join(f"`{one}`" for one in value["enum"])
+        return ", ".join(f"`{value_allowed}`" for value_allowed in value["enum"])
     if value.get("type") == "array":
-        return f"list of {_takes(value.get('items', {}), schema)}"
+        return f"list of {_describe_type(value.get('items', {}), schema)}"
     if value.get("type") == "object":
         return "table"
     plain = {
@@ -130,7 +135,7 @@ def _takes(value: Schema, schema: Schema) -> str:
 
 
 def _limits(value: Schema) -> str:
-    words = [
+    phrases = [
         f"{word} {value[key]:g}"
         for key, word in (
             ("minimum", "at least"),
@@ -141,22 +146,22 @@ def _limits(value: Schema) -> str:
         if key in value
     ]
     if "pattern" in value:
-        words.append(f"`{value['pattern']}`")
-    return "".join(f", {word}" for word in words)
+        phrases.append(f"`{value['pattern']}`")
+    return "".join(f", {word}" for word in phrases)
 
 
 def faults_page() -> str:
-    """The faults that can be injected."""
+    """Return the page of the faults that can be injected."""
     parts = []
     for kind in KINDS.values():
         rows = [
             (
-                f"`{one.name}`",
-                _takes({"type": one.type, **_bounds(one)}, {}),
-                "required" if one.required else _default(one.default),
-                one.summary,
+                f"`{parameter.name}`",
+                _describe_type({"type": parameter.type, **_bounds(parameter)}, {}),
+                "required" if parameter.required else _default(parameter.default),
+                parameter.summary,
             )
-            for one in kind.parameters
+            for parameter in kind.parameters
         ]
         stops = " The service does not answer meanwhile." if kind.stops_service else ""
         keys = (
@@ -182,28 +187,28 @@ def _sentence(text: str) -> str:
 
 
 def _bounds(parameter: Any) -> dict[str, float]:
-    told = {
+    bounds = {
         "minimum": parameter.minimum,
         "exclusiveMinimum": parameter.exclusive_minimum,
         "maximum": parameter.maximum,
     }
-    return {key: value for key, value in told.items() if value is not None}
+    return {key: value for key, value in bounds.items() if value is not None}
 
 
 def policies_page() -> str:
-    """The policies and protocols of arbiters."""
+    """Return the page of the policies and protocols of arbiters."""
     policies = [
-        (f"`{one.name}`", one.summary, "yes" if one.replicates else "no")
-        for one in POLICIES.values()
+        (f"`{policy.name}`", policy.summary, "yes" if policy.replicates else "no")
+        for policy in POLICIES.values()
     ]
     protocols = [
         (
-            f"`{one.name}`",
-            str(one.default_port or ""),
-            "yes" if one.reads else "no: r is 1",
-            "yes" if one.compares else "no",
+            f"`{protocol.name}`",
+            str(protocol.default_port or ""),
+            "yes" if protocol.reads else "no: r is 1",
+            "yes" if protocol.compares else "no",
         )
-        for one in PROTOCOLS.values()
+        for protocol in PROTOCOLS.values()
     ]
     return page(
         "Policies and protocols",
@@ -214,19 +219,23 @@ def policies_page() -> str:
         "## Replies compared\n",
         "`compare` of an arm's tier with two replicas or more; costs and what counts as the same: "
         "[arbiter](../arbiter.md#comparison-of-replies).\n",
-        table(("`compare`", "does"), [(f"`{name}`", one) for name, one in COMPARE_MODES.items()]),
+        table(
+            ("`compare`", "does"), [(f"`{name}`", effect) for name, effect in COMPARE_MODES.items()]
+        ),
     )
 
 
 def roles_page() -> str:
-    """The roles that machines can have, out of the box."""
+    """Return the page of the roles that come with this project."""
     workloads = find_workloads(None)
     rows = [
         (
             f"[`{name}`](../../infra/roles/{role.directory.name}/)",
             role.summary,
             f"{role.protocol}, {role.port}",
-            ", ".join(f"`{user}`" for user, one in workloads.items() if name in one.roles),
+            ", ".join(
+                f"`{user}`" for user, workload in workloads.items() if name in workload.roles
+            ),
         )
         for name, role in sorted(find_roles().items())
         if role.tier
@@ -239,14 +248,14 @@ def roles_page() -> str:
 
 
 def kinds_page() -> str:
-    """The kinds of experiment."""
-    found = [kinds.find(name) for name in kinds.names()]
-    rows = [(f"`{kind.name}`", kind.summary) for kind in found]
+    """Return the page of the kinds of experiment."""
+    all_kinds = [kinds.find(name) for name in kinds.names()]
+    rows = [(f"`{kind.name}`", kind.summary) for kind in all_kinds]
     sections = [
         part
-        for kind in found
+        for kind in all_kinds
         if kind.Section.model_fields
-        for part in model_page(kind.Section, at=kind.name)
+        for part in model_page(kind.Section, prefix=kind.name)
     ]
     introduction = "Values of `kind` in experiment.toml, and the keys of each kind's own table."
     return page(
@@ -255,8 +264,8 @@ def kinds_page() -> str:
 
 
 def pages() -> dict[str, str]:
-    """Every page by its file's name."""
-    made = {
+    """Return every page by the name of its file."""
+    texts = {
         "role.md": page(
             "role.json", "The description of a service that a machine runs.", *model_page(Role)
         ),
@@ -276,25 +285,27 @@ def pages() -> dict[str, str]:
     }
     links = [
         (f"[{name.removesuffix('.md')}]({name})", text.split("\n")[0][2:])
-        for name, text in made.items()
+        for name, text in texts.items()
     ]
     index = page(
         "Reference",
         "The keys of all files, and the lists of faults, policies, roles and kinds.",
         table(("page", "subject"), links),
     )
-    return {**made, "README.md": index}
+    return {**texts, "README.md": index}
 
 
 def main(check: bool) -> int:
-    """Write the pages; or, with `check`, only say which differ."""
-    wanted = pages()
-    found = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md")}
+    """Write the pages; with `check`, only print which differ."""
+    new_pages = pages()
+    old_pages = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md")}
     different = sorted(
-        name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)
+        name
+        for name in new_pages.keys() | old_pages.keys()
+        if new_pages.get(name) != old_pages.get(name)
     )
-    wanted_rows = made()
-    rows_differ = TABLE.read_text(encoding="utf-8") != wanted_rows
+    limplock_page = render_page()
+    rows_differ = TABLE.read_text(encoding="utf-8") != limplock_page
     if check:
         for name in different:
             print(f"docs/reference/{name} is not what the models say: run python -m docs.generate")
@@ -302,11 +313,11 @@ def main(check: bool) -> int:
             print(f"{TABLE.name} is not what {DATA.name} says: run python -m docs.generate")
         return 1 if different or rows_differ else 0
     if rows_differ:
-        TABLE.write_text(wanted_rows, encoding="utf-8")
+        TABLE.write_text(limplock_page, encoding="utf-8")
     FOLDER.mkdir(exist_ok=True)
     for name in different:
-        if name in wanted:
-            (FOLDER / name).write_text(wanted[name], encoding="utf-8")
+        if name in new_pages:
+            (FOLDER / name).write_text(new_pages[name], encoding="utf-8")
         else:
             (FOLDER / name).unlink()
     return 0

@@ -1,10 +1,10 @@
-"""Limplock's rows as they stand: the table and counts of docs/results/limplock.md, made of
+"""Current results of limplock's rows: the table and counts of docs/results/limplock.md, from
 docs/results/limplock.toml.
 
-One rule says which run of a row and release counts: the newest that is valid and has three repeats
-or more. Parts of a row that limp in turn are one row: yes where one is, else what leaves most open.
-What is not yes is under-dosed by the row's mechanism, whatever a run said before that word was
-there.
+For each row and release one run counts: the newest that is valid and has three repeats or more. If
+several parts of a row limp one after the other, they are one row: yes if the verdict of any part is
+yes, otherwise the verdict that leaves most open. A verdict other than yes becomes under-dosed by
+the row's mechanism, even if the run is older than that verdict.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments.kinds.limplock.judge.result import CLASSES, over
+from experiments.kinds.limplock.judge.result import CLASSES, combine_verdicts
 from experiments.kinds.limplock.judge.rule import Verdict
 from experiments.kinds.limplock.row import Row, rows
 from experiments.paths import ROOT
@@ -24,130 +24,139 @@ DATA = ROOT / "docs" / "results" / "limplock.toml"
 TABLE = ROOT / "docs" / "results" / "limplock.md"
 AGES = {"today": "Today's releases", "paper": "The paper's"}
 _ORDER: tuple[Verdict, ...] = ("yes", "no", "insufficient", "under-dosed")
-_SAID = {"insufficient": "undecided"}
-_WORDS = {"insufficient": "?", "under-dosed": "<"}
+_LABELS = {"insufficient": "undecided"}
+_SIGNS = {"insufficient": "?", "under-dosed": "<"}
 Verdicts = tuple[Verdict, ...]
 
 
 @dataclass(frozen=True)
 class RowResult:
-    """Of a row on a release: verdicts, and when the run began that counts."""
+    """The verdicts on a row with a release, and the start and commit of the run that counts."""
 
     verdicts: Verdicts
     when: dt.datetime
     commit: str
 
 
-def standing(text: str, known: Mapping[str, Row]) -> dict[tuple[str, str], RowResult]:
-    """By row and age, what the run said that counts.
+def current_results(text: str, known: Mapping[str, Row]) -> dict[tuple[str, str], RowResult]:
+    """Return the results of the runs that count, by row and age.
 
     Parameters: text, of limplock.toml.
     """
-    found: dict[tuple[str, str], RowResult] = {}
-    for run in sorted(tomllib.loads(text)["runs"], key=lambda one: one["when"]):
-        mine: dict[tuple[str, str], list[Verdicts]] = {}
-        for one in run["rows"]:
-            verdicts = dosed(known[one["row"]], one["said"], one.get("put"), one.get("bound"))
-            mine.setdefault((one["row"], one["age"]), []).append(verdicts)
-        for key, parts in mine.items():
-            together = tuple(over(some) for some in zip(*parts, strict=True))
-            found[key] = RowResult(together, run["when"], run["commit"])
-    return found
+    results: dict[tuple[str, str], RowResult] = {}
+    for run in sorted(tomllib.loads(text)["runs"], key=lambda record: record["when"]):
+        verdicts_by_key: dict[tuple[str, str], list[Verdicts]] = {}
+        for entry in run["rows"]:
+            verdicts = apply_mechanism(
+                known[entry["row"]], entry["said"], entry.get("put"), entry.get("bound")
+            )
+            verdicts_by_key.setdefault((entry["row"], entry["age"]), []).append(verdicts)
+        for key, parts in verdicts_by_key.items():
+            combined = tuple(combine_verdicts(column) for column in zip(*parts, strict=True))
+            results[key] = RowResult(combined, run["when"], run["commit"])
+    return results
 
 
-def dosed(row: Row, said: Sequence[Verdict], put: float | None, bound: float | None) -> Verdicts:
-    """Return a run's verdicts by the row's mechanism. Raises ValueError if it has one and the
-    run does not say what was put in.
+def apply_mechanism(
+    row: Row, verdicts: Sequence[Verdict], put: float | None, bound: float | None
+) -> Verdicts:
+    """Return a run's verdicts, corrected by the row's mechanism.
+
+    Raises: ValueError if the row has a mechanism and the run does not say what was put in.
     """
     if row.mechanism is None:
-        return tuple(said)
+        return tuple(verdicts)
     if put is None or bound is None:
         raise ValueError(f"{row.name}: a run without put and bound")
     if put / bound >= row.mechanism.share_least:
-        return tuple(said)
+        return tuple(verdicts)
     return tuple(
         "under-dosed" if verdict != "yes" and name in row.mechanism.verdicts else verdict
-        for name, verdict in zip(CLASSES, said, strict=True)
+        for name, verdict in zip(CLASSES, verdicts, strict=True)
     )
 
 
-def table(found: Mapping[tuple[str, str], RowResult], known: Mapping[str, Row]) -> str:
-    """Every row of the paper's Table 1: its verdicts and slowdown, and ours of both releases."""
+def table(results: Mapping[tuple[str, str], RowResult], known: Mapping[str, Row]) -> str:
+    """Return a table of the paper's rows: its verdicts and slowdown, and our verdicts."""
     lines = [
         "| row | paper | its slowdown | today's release | run | the paper's release | run |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name in sorted(known, key=_place):
+    for name in sorted(known, key=_sort_key):
         row = known[name]
         if row.paper is None:
             continue
         paper = ", ".join(getattr(row.paper, name) for name in CLASSES)
         slower = f"{row.paper.slowdown:g} ×" if row.paper.slowdown else ""
-        ours = [cell for age in AGES for cell in _cells(found.get((name, age)))]
+        ours = [cell for age in AGES for cell in _cells(results.get((name, age)))]
         lines.append(f"| {' | '.join([_title(row), paper, slower, *ours])} |")
     return "\n".join(lines)
 
 
-def counts(found: Mapping[tuple[str, str], RowResult], known: Mapping[str, Row], age: str) -> str:
-    """Count of the paper's rows by verdict, for operation, node and cluster apart."""
+def counts(results: Mapping[tuple[str, str], RowResult], known: Mapping[str, Row], age: str) -> str:
+    """Return the counts of the paper's rows by verdict, for operation, node and cluster each."""
     paper = [name for name, row in known.items() if row.paper is not None]
-    said = []
-    for place, one in enumerate(CLASSES):
-        came = Counter(
-            found[name, age].verdicts[place] if (name, age) in found else "not run"
+    texts = []
+    for index, class_name in enumerate(CLASSES):
+        tally = Counter(
+            results[name, age].verdicts[index] if (name, age) in results else "not run"
             for name in paper
         )
-        words = [f"{came[word]} {_SAID.get(word, word)}" for word in _ORDER]
-        words += [f"{came['not run']} not run"] if came["not run"] else []
-        said.append(f"{one} {', '.join(words)}")
-    return "; ".join(said)
+        labels = [f"{tally[verdict]} {_LABELS.get(verdict, verdict)}" for verdict in _ORDER]
+        labels += [f"{tally['not run']} not run"] if tally["not run"] else []
+        texts.append(f"{class_name} {', '.join(labels)}")
+    return "; ".join(texts)
 
 
-def same(found: Mapping[tuple[str, str], RowResult], known: Mapping[str, Row], age: str) -> str:
-    """Count of equal verdicts among those that both give, class by class."""
-    said = []
-    for place, one in enumerate(CLASSES):
+def count_equal(
+    results: Mapping[tuple[str, str], RowResult], known: Mapping[str, Row], age: str
+) -> str:
+    """Return the counts of equal verdicts, of the rows with two decided verdicts, by class."""
+    texts = []
+    for index, class_name in enumerate(CLASSES):
         pairs = [
-            (getattr(row.paper, one), found[name, age].verdicts[place])
+            (getattr(row.paper, class_name), results[name, age].verdicts[index])
             for name, row in known.items()
-            if row.paper is not None and (name, age) in found
+            if row.paper is not None and (name, age) in results
         ]
-        both = [(paper, ours) for paper, ours in pairs
+        decided = [(paper, ours) for paper, ours in pairs
                 if paper in ("yes", "no") and ours in ("yes", "no")]  # fmt: skip
-        agreed = sum(paper == ours for paper, ours in both)
-        said.append(f"{one} {agreed} of {len(both)}")
-    return ", ".join(said)
+        equal = sum(paper == ours for paper, ours in decided)
+        texts.append(f"{class_name} {equal} of {len(decided)}")
+    return ", ".join(texts)
 
 
-def short(found: Mapping[tuple[str, str], RowResult], known: Mapping[str, Row]) -> str:
-    """Return the counts of today's releases as README.md has them: yes, no, undecided and
-    under-dosed.
+def short_counts(results: Mapping[tuple[str, str], RowResult], known: Mapping[str, Row]) -> str:
+    """Return the counts of today's releases in the form of README.md.
+
+    The order is yes, no, undecided and under-dosed.
     """
     paper = [name for name, row in known.items() if row.paper is not None]
-    told = []
-    for place, one in enumerate(CLASSES):
-        came = Counter(found[name, "today"].verdicts[place] for name in paper)
-        told.append(f"{one} {'/'.join(str(came[word]) for word in _ORDER)}")
-    return ", ".join(told)
+    texts = []
+    for index, class_name in enumerate(CLASSES):
+        tally = Counter(results[name, "today"].verdicts[index] for name in paper)
+        texts.append(f"{class_name} {'/'.join(str(tally[verdict]) for verdict in _ORDER)}")
+    return ", ".join(texts)
 
 
-def made() -> str:
-    """limplock.md as it has to be."""
+def render_page() -> str:
+    """Return the text of limplock.md with the current table and counts."""
     known = rows()
-    found = standing(DATA.read_text(encoding="utf-8"), known)
+    results = current_results(DATA.read_text(encoding="utf-8"), known)
     lines = [
-        f"- {words}: {counts(found, known, age)}. "
-        f"As the paper's, of those that both give: {same(found, known, age)}."
-        for age, words in AGES.items()
+        f"- {heading}: {counts(results, known, age)}. "
+        f"As the paper's, of those that both give: {count_equal(results, known, age)}."
+        for age, heading in AGES.items()
     ]
     text = TABLE.read_text(encoding="utf-8")
-    text = with_part(text, "rows", f"\n{table(found, known)}\n")
-    return with_part(text, "counts", "\n" + "\n".join(lines) + "\n")
+    text = replace_part(text, "rows", f"\n{table(results, known)}\n")
+    return replace_part(text, "counts", "\n" + "\n".join(lines) + "\n")
 
 
-def with_part(text: str, name: str, part: str) -> str:
-    """Return a text whose part between `<!-- name -->` and `<!-- /name -->` is this. Raises
-    ValueError where these marks are not there once.
+def replace_part(text: str, name: str, part: str) -> str:
+    """Replace the part of a text between `<!-- name -->` and `<!-- /name -->`.
+
+    Raises: ValueError if a mark is not there exactly once.
     """
     begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
     if text.count(begin) != 1 or text.count(end) != 1:
@@ -156,11 +165,11 @@ def with_part(text: str, name: str, part: str) -> str:
     return f"{before}{begin}{part}{end}{rest.split(end)[1]}"
 
 
-def _cells(said: RowResult | None) -> tuple[str, str]:
-    if said is None:
+def _cells(result: RowResult | None) -> tuple[str, str]:
+    if result is None:
         return "–", ""
-    words = ", ".join(_WORDS.get(one, one) for one in said.verdicts)
-    return words, f"{said.when:%-d %b %H:%M}"
+    signs = ", ".join(_SIGNS.get(verdict, verdict) for verdict in result.verdicts)
+    return signs, f"{result.when:%-d %b %H:%M}"
 
 
 def _title(row: Row) -> str:
@@ -169,5 +178,5 @@ def _title(row: Row) -> str:
     return f"{row.name} {row.workload.operation}{beside}; {' or '.join(row.injected)}'s {part}"
 
 
-def _place(name: str) -> tuple[int, int]:
+def _sort_key(name: str) -> tuple[int, int]:
     return "FHZCBE".index(name[0]), int(name[1:])
