@@ -17,7 +17,7 @@ from experiments.commands.init import make_design
 from experiments.design.design import DESIGNS
 from experiments.tests.called import sparecraft
 from experiments.tests.engine import docker
-from experiments.tests.fleets import nothing_stays
+from experiments.tests.fleets import assert_served, nothing_stays
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -32,12 +32,20 @@ def _nothing_stays() -> Iterator[None]:
 
 
 def _shorter(folder: Path, order: str) -> Path:
-    """The design in a folder, for a fleet of the test's own and with seconds of load."""
+    """The design in a folder, for the test's own fleet, with seconds of a load that a busy host
+    carries too."""
     for name, changes in (
         ("fleet.tfvars", {"experiment": f'"{EXPERIMENT}"'}),
         (
             "experiment.toml",
-            {"settle": "0", "warm_up": "2", "measure": "10", "order": f'"{order}"', "repeats": "1"},
+            {
+                "rate_per_s": "5.0",
+                "settle": "0",
+                "warm_up": "2",
+                "measure": "15",
+                "order": f'"{order}"',
+                "repeats": "1",
+            },
         ),
     ):
         text = (folder / name).read_text()
@@ -78,8 +86,7 @@ def _sql(machine: str, statement: str) -> str:
 def test_nginx_and_a_python_service_answer_each_search_and_are_asked_twice(tmp_path: Path) -> None:
     summary, run = _run(_copy("nginx-python", tmp_path / "design", "AB"), tmp_path / "results")
     for arm in ("baseline", "replicated"):
-        assert summary["arms"][arm]["requests"] > 100
-        assert summary["arms"][arm]["errors"] <= summary["arms"][arm]["requests"] / 20
+        assert_served(summary["arms"][arm], requests=40)
     answers = _served(run)
     assert {server for server, _ in answers} == {
         *("web-1", "web-2"),
@@ -93,8 +100,7 @@ def test_postgresql_serves_from_primary_and_replicas_and_takes_an_arms_settings(
 ) -> None:
     summary, run = _run(_copy("postgresql", tmp_path / "design", "ABC"), tmp_path / "results")
     for arm in ("baseline", "chosen", "spilling"):
-        assert summary["arms"][arm]["requests"] > 20
-        assert summary["arms"][arm]["errors"] <= summary["arms"][arm]["requests"] / 20
+        assert_served(summary["arms"][arm], requests=40)
     assert {server for server, _ in _served(run)} == {"db-1", "db-2", "db-3"}
     places = {name: _sql(name, "SELECT pg_is_in_recovery()") for name in ("db-1", "db-2", "db-3")}
     assert places == {"db-1": "f", "db-2": "t", "db-3": "t"}
@@ -108,5 +114,4 @@ def test_what_init_makes_runs_as_it_is(tmp_path: Path) -> None:
     make_design(tmp_path / "my-shop")
     summary, _ = _run(_shorter(tmp_path / "my-shop", "AB"), tmp_path / "results")
     for arm in ("baseline", "replicated"):
-        assert summary["arms"][arm]["requests"] > 100
-        assert summary["arms"][arm]["errors"] <= summary["arms"][arm]["requests"] / 20
+        assert_served(summary["arms"][arm], requests=40)
