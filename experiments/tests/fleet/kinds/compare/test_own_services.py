@@ -35,22 +35,22 @@ def _shorter(folder: Path, order: str) -> Path:
     """The design in a folder, for the test's own fleet, with seconds of a load that a busy host
     carries too."""
     for name, changes in (
-        ("fleet.tfvars", {"experiment": f'"{EXPERIMENT}"'}),
+        ("fleet.tfvars", {"experiment": f'experiment = "{EXPERIMENT}"'}),
         (
             "experiment.toml",
             {
-                "rate_per_s": "5.0",
-                "settle": "0",
-                "warm_up": "2",
-                "measure": "15",
-                "order": f'"{order}"',
-                "repeats": "1",
+                "rate_per_s|utilisation": "rate_per_s = 5.0",
+                "settle": "settle = 0",
+                "warm_up": "warm_up = 2",
+                "measure": "measure = 15",
+                "order": f'order = "{order}"',
+                "repeats": "repeats = 1",
             },
         ),
     ):
         text = (folder / name).read_text()
-        for key, value in changes.items():
-            text = re.sub(rf"^{key}( *)= [^#\n]*", rf"{key}\1= {value} ", text, flags=re.MULTILINE)
+        for key, line in changes.items():
+            text = re.sub(rf"^({key}) *= [^#\n]*", f"{line} ", text, flags=re.MULTILINE)
         (folder / name).write_text(text)
     return folder
 
