@@ -113,7 +113,8 @@ fn short_queue() -> SocketAddr {
 
 #[tokio::test]
 async fn a_burst_that_overflows_a_server_s_queue_is_answered() {
-    let settings = settings("round-robin", 1, 4) + "connect_timeout_ms = 300\n";
+    // Less than the second after which the kernel tries again.
+    let settings = settings("round-robin", 1, 4) + "connect_timeout_ms = 900\n";
     let arbiter = start(&settings, &[short_queue()]).await;
     let mut clients = vec![];
     for _ in 0..100 {
