@@ -238,7 +238,7 @@ def new_changes(history: History, watch: Watch | None = None) -> list[Change]:
         for change in changes(history, watch)
         if not any(
             key == change.key
-            and direction in ("", change.direction)
+            and direction == change.direction
             and abs(night - change.night) <= _SAME
             for key, direction, night in reported
         )
@@ -246,15 +246,10 @@ def new_changes(history: History, watch: Watch | None = None) -> list[Change]:
 
 
 def _parse_identity(identity: str) -> tuple[str, str, int]:
-    """Return series, direction and night.
-
-    Before levels were watched, `ENTRY/ARM/p95@NIGHT` named a gain, without a direction.
-    """
+    """Return series, direction and night."""
     name, _, night = identity.rpartition("@")
-    key, _, last = name.rpartition("/")
-    if last in ("up", "down"):
-        return key, last, int(night)
-    return f"{key}/gain_{last}", "", int(night)
+    key, _, direction = name.rpartition("/")
+    return key, direction, int(night)
 
 
 def _change(series: Series, shift: Shift) -> Change:
@@ -287,6 +282,5 @@ def _speed(nights: Sequence[Sequence[Run]]) -> float | None:
 
 
 def host_words(run: Run) -> str:
-    """Return the machine that carried a run."""
     host = run.host
     return f"{host.get('cores')} x {host.get('cpu')}, Linux {host.get('kernel')}" if host else "?"

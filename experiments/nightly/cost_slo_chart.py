@@ -11,12 +11,11 @@ from core.chart_style import Rows, data
 from experiments.nightly.figures import (
     HEIGHT,
     arms_of,
-    each_run,
     filled_and_hollow,
     limit_key,
     log_y,
 )
-from experiments.nightly.history import Run
+from experiments.nightly.history import Run, heads
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
@@ -39,7 +38,7 @@ def scatter_figure(
     dots = [
         {"usd": run.plan["usd_per_month"], "ms": run.plan["p95_ms"], "now": run.night == last,
          "kind": "plan", "filled": run.valid, "colour": palette.ARMS[2].light}
-        for run in each_run(runs) if run.plan.get("usd_per_month") and run.plan.get("p95_ms")
+        for run in heads(runs) if run.plan.get("usd_per_month") and run.plan.get("p95_ms")
     ]  # fmt: skip
     arms = arms_of(runs)
     dots += [

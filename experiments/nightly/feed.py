@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.nightly.history import History, Night, incomplete, missed
-from experiments.nightly.tables import heads
+from experiments.nightly.history import History, Night, heads, incomplete, missed
 
 
 def feed_values(history: History) -> list[dict[str, object]]:

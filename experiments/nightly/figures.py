@@ -12,7 +12,7 @@ import altair as alt
 
 from core.chart_style import Row, Rows, data
 from experiments.nightly.changes import Change
-from experiments.nightly.history import Gain, Percentile, Run
+from experiments.nightly.history import Gain, Percentile, Run, heads
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
@@ -184,14 +184,9 @@ def _off_middle(index: int, count: int) -> float:
     return index - (count - 1) / 2
 
 
-def each_run(runs: Sequence[Run]) -> list[Run]:
-    """Return one line of each run."""
-    return list({(run.night, run.number): run for run in runs}.values())
-
-
 def limit_rows(runs: Sequence[Run], limit: Callable[[Run], float | None]) -> list[Row]:
     """Return the ends of each run's part of a line."""
-    night_limits = [(run.night, y) for run in each_run(runs) if (y := limit(run)) is not None]
+    night_limits = [(run.night, y) for run in heads(runs) if (y := limit(run)) is not None]
     return [{"x": night + side, "y": y} for night, y in night_limits for side in (-0.5, 0.5)]
 
 

@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from core.chart_style import Rows
 from experiments.nightly.figures import (
     arms_of,
-    each_run,
     limit_key,
     limit_rows,
     over_nights,
     point_of,
     shown_nights,
 )
-from experiments.nightly.history import Run
+from experiments.nightly.history import Run, heads
 from experiments.nightly.levels import BURNS, PER_MILLION, level_of
 from experiments.nightly.words import metric_words
 from experiments.report import palette
@@ -96,7 +95,7 @@ def _runs_figure(
 ) -> Figure:  # fmt: skip
     points = [
         point_of(run, runs, [None], float(level), None, None)
-        for run in each_run(runs)
+        for run in heads(runs)
         if (level := value(run))
     ]
     keys = (Key("circle", palette.ARMS[0].light, unit),)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -233,8 +233,13 @@ class History:
         return runs | {prediction.folder: prediction.night for prediction in self.predictions}
 
     def runs_of(self, entry: str) -> tuple[Run, ...]:
-        """Return all arms of all runs of an entry."""
         return tuple(run for run in self.runs if run.entry == entry)
+
+
+def heads(runs: Sequence[Run], night: int | None = None) -> list[Run]:
+    """Return one line of each run, oldest first, of one night or of all nights."""
+    night_runs = [run for run in runs if night is None or run.night == night]
+    return list({(run.night, run.number): run for run in reversed(night_runs)}.values())[::-1]
 
 
 def incomplete(history: History, night: int) -> dict[str, str]:

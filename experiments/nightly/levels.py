@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.nightly.history import History, Run
-from experiments.nightly.pooling import night_gain
 from experiments.record.metrics.frames import ALLOWED
+from experiments.record.metrics.pooled import Pooled, pooled_log, standard_error
 
 GAINS = ("p95", "p99")
 PERCENTILES = ("p50", "p95", "p99")
@@ -227,6 +227,23 @@ def _speed(runs: Sequence[Run]) -> float | None:
     """Return the log of the reference kernel's mean speed before a night's runs of a design."""
     logs = [math.log(run.reference_per_s) for run in runs if run.reference_per_s]
     return float(np.mean(logs)) if logs else None
+
+
+def night_gain(runs: Sequence[Run], statistic: str) -> Pooled | None:
+    """Return the pooled gain of runs of one arm; None if no valid run has one with an interval.
+
+    A run's interval is Student's with few degrees of freedom, and is taken for a normal one: that
+    makes its error too large, never too small.
+    """
+    logs, errors = [], []
+    for run in runs:
+        gain = run.gains.get(statistic)
+        if run.valid and gain and gain.low is not None and gain.high is not None:
+            error = standard_error(gain.low, gain.high)
+            if error > 0:
+                logs.append(gain.log)
+                errors.append(error)
+    return pooled_log(logs, errors) if logs else None
 
 
 def _gain(statistic: str) -> Measure:

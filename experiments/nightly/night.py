@@ -62,8 +62,6 @@ class Tools:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a night."""
-
     night: int
     runs: tuple[Run, ...]  # tonight's lines
     left_out: tuple[str, ...]

@@ -17,8 +17,8 @@ from experiments.nightly.figures_levels import (
     million_figure,
     plan_figure,
 )
-from experiments.nightly.history import End, History, Night, Run, missed
-from experiments.nightly.pooling import night_gain
+from experiments.nightly.history import End, History, Night, Run, heads, missed
+from experiments.nightly.levels import night_gain
 from experiments.nightly.rows import front_of
 from experiments.nightly.sparkline import sparkline
 from experiments.nightly.suite import Suite
@@ -27,7 +27,6 @@ from experiments.nightly.tables import (
     answer,
     change_table,
     conditions_table,
-    heads,
     levels_table,
     pair_words,
     percentile_words,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.nightly.history import History, Run
-from experiments.nightly.pooling import night_gain
+from experiments.nightly.levels import night_gain
 from experiments.nightly.suite import Member
 
 WATCHED = "p95"  # the percentile whose interval says how certain a design's gain is

@@ -152,7 +152,6 @@ class Suite:
 
     @property
     def folder(self) -> Path:
-        """The folder of history and site."""
         return (self.path.parent / self.file.folder).resolve()
 
 

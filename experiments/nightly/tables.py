@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from experiments.nightly.changes import Change, host_words
 from experiments.nightly.figures import arms_of
-from experiments.nightly.history import History, Percentile, Run
-from experiments.nightly.levels import FEASIBLE, MET, Series, all_series
-from experiments.nightly.pooling import night_gain
+from experiments.nightly.history import History, Percentile, Run, heads
+from experiments.nightly.levels import FEASIBLE, MET, Series, all_series, night_gain
 from experiments.nightly.words import level_words, metric_words
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import (
@@ -55,7 +54,7 @@ def tonight_table(history: History) -> Table | None:
             over_all = f"{factor(math.exp(pooled.log))} ({counted(pooled.runs, 'run')})"
         rows.append((
             named(head.entry), named(_valid_words(head)), named(answer(arm)),
-            Cell(percentile_words(arm.p95)), Cell(gain_words(arm, "p95")),
+            Cell(percentile_words(arm.p95)), Cell(_gain_words(arm)),
             Cell(over_all), Cell(number(head.minutes)),
         ))  # fmt: skip
     head_row = ("design", "valid", "answer", "p95", "gain in p95", "over all runs", "minutes")
@@ -179,7 +178,7 @@ def _runs_table(identity: str, caption: str, runs: Sequence[Run]) -> Table:
             _percentile_cell(run.p95),
             _percentile_cell(run.p99),
             named(answer(run)),
-            Cell(gain_words(run, "p95")),
+            Cell(_gain_words(run)),
             Cell(usd(run.plan.get("usd_per_month"))),
         )
         for run in runs
@@ -189,7 +188,6 @@ def _runs_table(identity: str, caption: str, runs: Sequence[Run]) -> Table:
 
 
 def conditions_table(runs: Sequence[Run]) -> Table | None:
-    """Return the conditions of the same runs."""
     rows = tuple(
         (
             named(_night_words(run)),
@@ -218,12 +216,6 @@ def _newest_first(runs: Sequence[Run]) -> list[Run]:
 
 def _night_words(run: Run) -> str:
     return f"{run.night}, {run.started or run.at:%-d %b}"
-
-
-def heads(runs: Sequence[Run], night: int | None = None) -> list[Run]:
-    """Return one line of each run, oldest first, of one night or of all nights."""
-    night_runs = [run for run in runs if night is None or run.night == night]
-    return list({(run.night, run.number): run for run in reversed(night_runs)}.values())[::-1]
 
 
 def _last_arm(history: History, head: Run) -> Run:
@@ -256,8 +248,8 @@ def _percentile_cell(percentile: Percentile | None) -> Cell:
     )
 
 
-def gain_words(run: Run, statistic: str) -> str:
-    gain = run.gains.get(statistic)
+def _gain_words(run: Run) -> str:
+    gain = run.gains.get("p95")
     if gain is None:
         return MISSING
     words = factor(math.exp(gain.log))

@@ -1,4 +1,4 @@
-"""A night with a stand-in for `sparecraft`, on disks that are too small."""
+"""Nights and their history on disks that are too small or full."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import DiskFull
-from experiments.nightly.history import FILE, read_history
+from experiments.nightly.history import FILE, Writer, read_history
 from experiments.nightly.site import build_site
 from experiments.nightly.suite import load_suite
 from experiments.tests.disks import fill
@@ -51,3 +51,18 @@ def test_a_full_disk_leaves_the_old_site_and_loses_no_line(
     assert (site / "index.html").read_text() == "the old one"
     assert not (small_disk / ".site.new").exists()
     assert read_history(small_disk) == history
+
+
+def test_a_full_disk_leaves_only_whole_lines(small_disk: Path) -> None:
+    writer = Writer(small_disk)
+    writer.append(*made_up_run(1))
+    filler = fill(small_disk)
+    runs = [run for night in range(2, 40) for run in made_up_run(night)]
+    with pytest.raises(DiskFull):
+        writer.append(*runs)
+    assert (small_disk / FILE).read_bytes().endswith(b"\n")
+    filler.unlink()
+    writer.append(*made_up_run(2))
+    history = read_history(small_disk)
+    assert [run.night for run in history.runs] == [1, 1, 2, 2]
+    assert history.notes == ()

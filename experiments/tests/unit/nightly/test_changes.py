@@ -194,11 +194,3 @@ def test_a_change_is_new_once(tmp_path: Path) -> None:
     write_nights(again, runs, changes=tuple(change.identity for change in first_changes))
     assert new_changes(read_history(again)) == []
     assert len(changes(read_history(again))) == len(first_changes)
-
-
-def test_a_gain_that_an_earlier_version_told_is_not_told_again(tmp_path: Path) -> None:
-    logs = levels(30, change_at=25, size=-0.9, spread=0.1, seed=13)
-    runs = [made_up_run(night, log=log) for night, log in enumerate(logs, start=1)]
-    identities = tuple(f"mediawiki-noisy/replicated/{name}@26" for name in ("p95", "p99"))
-    write_nights(tmp_path, runs, changes=identities)
-    assert not [change for change in new_changes(read_history(tmp_path)) if "gain" in change.metric]

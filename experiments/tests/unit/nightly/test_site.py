@@ -79,7 +79,6 @@ def _drawing(site: Path, identity: str) -> str:
 
 
 def _titles(site: Path) -> list[str | None]:
-    """The feed's titles."""
     feed = ET.fromstring((site / "feed.xml").read_text())
     ids = [entry.findtext(f"{ATOM}id") for entry in feed.iter(f"{ATOM}entry")]
     assert len(set(ids)) == len(ids)
