@@ -92,7 +92,6 @@ def subnets(*, but: str, on: Engine = HERE) -> set[IPv4Network]:
 
 
 def is_here(on: Engine = HERE) -> bool:
-    """True if the engine is this host's."""
     return _address(on).startswith(_SOCKET)
 
 

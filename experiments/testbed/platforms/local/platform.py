@@ -17,7 +17,7 @@ from experiments.paths import ROOT
 from experiments.testbed import runs
 from experiments.testbed.platforms import terraform
 from experiments.testbed.platforms.journal import MachineJournal, Note
-from experiments.testbed.platforms.local import docker, jars, variants
+from experiments.testbed.platforms.local import docker, on_demand_build
 from experiments.testbed.platforms.local.addresses import (
     choose_addresses,
     networks_of,
@@ -148,8 +148,9 @@ class LocalPlatform(StackFleet):
         folder = tfvars.resolve().parent
         roles = find_roles(folder)
         images = {roles[tier.role].image_of or tier.role for tier in fleet.tiers.values()}
-        jars.fetch((roles[image].directory for image in images), progress)
-        variants.build(variants.used_variants(folder, fleet, roles), progress)
+        on_demand_build.fetch_jars((roles[image].directory for image in images), progress)
+        used = on_demand_build.used_variants(folder, fleet, roles)
+        on_demand_build.build_variants(used, progress)
         self.stack.apply(tfvars, progress, {**addresses, **self.hosts})
         return self.inventory()
 
@@ -175,7 +176,6 @@ class LocalPlatform(StackFleet):
         ]
 
     def container(self, machine: str) -> str:
-        """Return the Docker name of a machine."""
         return f"sc-{self.experiment}-{machine}"
 
     def machine_logs(self, machine: str, lines: int = 20) -> str:

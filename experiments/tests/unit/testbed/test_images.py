@@ -1,4 +1,4 @@
-"""Images, jars, engines and the signed package that machines are made of."""
+"""Images, jars, hardened programs, engines and the signed package that machines are made of."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from pathlib import Path
 import pytest
 
 from core.errors import EnvironmentMissing, InputError
+from experiments.design import load_design
+from experiments.design.roles import find_roles
 from experiments.paths import ROOT
-from experiments.testbed.platforms.local import docker, engines, images, jars
+from experiments.testbed.platforms.local import docker, engines, images, on_demand_build
+from experiments.testbed.platforms.local.on_demand_build import used_variants
 from experiments.testbed.platforms.local.platform import LocalPlatform
 from experiments.tests.started import executable
 from optimizer.tests.answers import Answer, answering
@@ -91,23 +94,23 @@ def _calls(role: Path) -> int:
 
 def test_jars_are_had_once_and_again_where_they_were_changed(role: Path) -> None:
     messages: list[str] = []
-    jars.fetch([role], messages.append)
+    on_demand_build.fetch_jars([role], messages.append)
     assert (MADE / "old" / "one.jar").read_bytes() == b"one"
     assert len(messages) == 1
-    jars.fetch([role], messages.append)
+    on_demand_build.fetch_jars([role], messages.append)
     assert (_calls(role), len(messages)) == (1, 1)
     (MADE / "old" / "one.jar").write_bytes(b"two")
-    jars.fetch([role], messages.append)
+    on_demand_build.fetch_jars([role], messages.append)
     assert (MADE / "old" / "one.jar").read_bytes() == b"one"
     (MADE / "old" / "more.jar").write_bytes(b"more")
-    jars.fetch([role], messages.append)
+    on_demand_build.fetch_jars([role], messages.append)
     assert [path.name for path in (MADE / "old").iterdir()] == ["one.jar"]
 
 
 def test_other_jars_than_the_locked_ones_are_refused(role: Path) -> None:
     _lock(role, b"another")
     with pytest.raises(EnvironmentMissing) as caught:
-        jars.fetch([role], print)
+        on_demand_build.fetch_jars([role], print)
     assert caught.value.place == f"jars of {NAME}"
     assert hashlib.sha256(b"one").hexdigest() in str(caught.value)
 
@@ -123,6 +126,34 @@ def test_every_pom_is_locked_and_its_jars_are_what_the_image_takes() -> None:
         lines = (pom.parent / "jars.sha256").read_text().splitlines()
         assert lines, pom
         assert all(len(line.split("  ")[0]) == 64 and line.endswith(".jar") for line in lines), pom
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("redis-variants", {("redis", "native"), ("redis", "ilr"), ("redis", "tx")}),
+     ("redis-capacity", set()), ("mediawiki-noisy", set())],
+)  # fmt: skip
+def test_what_arms_ask_for(name: str, expected: set[tuple[str, str]]) -> None:
+    design = load_design(name)
+    roles = find_roles(design.directory)
+    assert used_variants(design.directory, design.fleet, roles) == expected
+
+
+def test_a_fleet_without_arms_asks_for_none(tmp_path: Path) -> None:
+    assert used_variants(tmp_path, load_design("redis-variants").fleet, find_roles()) == set()
+
+
+def test_a_program_that_cannot_be_compiled_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = '#!/bin/sh\necho "no $1 for $2" >&2\nexit 3\n'
+    program = executable(ROOT / "build" / "tst-variants", text)
+    monkeypatch.setattr(on_demand_build, "BUILD", program)
+    try:
+        with pytest.raises(EnvironmentMissing) as error:
+            on_demand_build.build_variants({("redis", "ilr")}, print)
+    finally:
+        program.unlink()
+    assert error.value.place == "redis, variant ilr"
+    assert "no redis for ilr" in str(error.value)
 
 
 EXPERIMENT = "tst-engines"
