@@ -9,8 +9,11 @@ import pytest
 
 from experiments.kinds.compare.cost import cost_sentence, cost_table, work_words
 from experiments.kinds.compare.folder import RunFolder, read_folder
-from experiments.kinds.compare.previous_runs import compare_with_previous, previous_factors
-from experiments.kinds.compare.summary import summary_lines
+from experiments.kinds.compare.summary import (
+    compare_with_previous,
+    previous_factors,
+    summary_lines,
+)
 from experiments.kinds.compare.tables import comparison_table, simulated_table
 from experiments.kinds.compare.verdict import gain, gain_table, slo_notes, slo_table, verdict
 from experiments.record.cost import tier_machines
