@@ -90,7 +90,6 @@ class Journal:
         self._block_end_s = time.monotonic()
 
     def note_recovery(self, machine: str) -> None:
-        """Note that the machine's crash is undone."""
         now = time.monotonic()
         with self._guard:
             crash = self._crashes.pop(machine, None)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from core.errors import SparecraftError
 from experiments.design import Design
 from experiments.design.failover import Failover, mechanism, watched_tiers
 from experiments.design.inventory import Inventory, Machine
@@ -14,7 +16,6 @@ from experiments.record.recorder import Recorder
 from experiments.testbed.faults import Tally
 from experiments.testbed.live_fleet import Fleet, serving
 from experiments.testbed.schemes import Controller, Journal, MachineOperations
-from experiments.testbed.schemes.crashes import crash
 from experiments.testbed.settings import role_settings
 
 _JOIN_S = 60.0
@@ -37,7 +38,7 @@ def running_scheme(
     schedule = _crash_schedule(settings, design, block, list(controller.operations.tiers))
     ended = threading.Event()
     work = (schedule, controller.operations, controller.journal, origin, ended)
-    crashing = threading.Thread(target=crash, args=work, name="crashes", daemon=True)
+    crashing = threading.Thread(target=_crash, args=work, name="crashes", daemon=True)
     controller.start(origin)
     crashing.start()
     try:
@@ -77,6 +78,36 @@ def _crash_schedule(
         return ()
     warm_up_s, end_s = design.experiment.phases.warm_up, block_length_s(design.experiment)
     return crashes(machines, settings.crash_mean_s, warm_up_s, end_s, block.seed)
+
+
+def _crash(
+    schedule: Sequence[tuple[float, str]],
+    operations: MachineOperations,
+    journal: Journal,
+    origin: float,
+    ended: threading.Event,
+) -> None:
+    """Cut the power of machines by a schedule of (seconds from `origin`, machine) until `ended`.
+
+    Each machine has its own Poisson stream. A crash of a machine that is down or waits in the pool
+    is skipped: a cold node does not fail, and with exponential gaps skipping is equivalent to
+    drawing a new time when the machine serves.
+    """
+    for at_s, machine in schedule:
+        if ended.wait(max(0.0, origin + at_s - time.monotonic())):
+            return
+        if machine not in journal.in_service:
+            continue
+        # The time of the request: a busy host answers long after the machine died.
+        crashed_at = time.monotonic()
+        try:
+            operations.platform.inject("machine.crash", machine)
+        except SparecraftError as error:
+            # Fenced since its state was read; or the platform fails, and the verdict says so.
+            if operations.platform.running(machine):
+                journal.note_failure(machine, "inject", error)
+            continue
+        journal.note_crash(machine, crashed_at)
 
 
 def _machine_names(machines: list[Machine], tier: str, standby: bool) -> list[str]:
