@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from core.config_file import ConfigFile, Problem
 from core.errors import InputError
 from core.json_object import JsonObject
-from experiments.design.experiment import Arm, Experiment, Interference, Order
+from experiments.design.experiment import Arm, Experiment, Order
 from experiments.design.guard import Guard
 from experiments.design.roles import Role, Roles
 
@@ -137,17 +137,7 @@ def as_endpoint(design: Design) -> Design:
     guard = original.guard
     if not guard.looks_at_requests:
         guard = Guard(error_share_max=ERROR_SHARE_MAX, requests_min=10)
-    experiment = original.model_copy(
-        update={
-            "kind": KIND,
-            "arms": {ARM: Arm()},
-            "interference": Interference(pattern="none"),
-            "faults": (),
-            "failover": None,
-            "guard": guard,
-            "design": order,
-        }
-    )
+    experiment = original.undisturbed(kind=KIND, arms={ARM: Arm()}, guard=guard, design=order)
     design.source.refuse_all(endpoint_problems(experiment))
     return replace(design, experiment=experiment, prediction=None)
 

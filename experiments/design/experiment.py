@@ -555,3 +555,8 @@ class Experiment(Strict):
     """Conditions that end the run early."""
     design: Order
     """Order of blocks, repeats, seed."""
+
+    def undisturbed(self, **changes: object) -> Experiment:
+        """Return the experiment without neighbours, faults and failover, and with `changes`."""
+        calm = {"interference": Interference(pattern="none"), "faults": (), "failover": None}
+        return self.model_copy(update={**calm, **changes})

@@ -18,7 +18,7 @@ from core.statistics.percentiles import time_out_ms
 from experiments.console import Narrator
 from experiments.design import Design
 from experiments.design.contracts import MACHINE_KINDS
-from experiments.design.experiment import Experiment, Interference, Load, Phases
+from experiments.design.experiment import Experiment, Load, Phases
 from experiments.design.injections import injections
 from experiments.design.inventory import Inventory
 from experiments.design.roles import Session
@@ -216,16 +216,9 @@ class BlockRun:
         Parameters: number of the block, below 0.
         """
         experiment = self.design.experiment
-        changes = {
-            "load": load,
-            "phases": phases,
-            "interference": Interference(pattern="none"),
-            "faults": (),
-            "failover": None,
-        }
         seed = pair_seed(experiment.design.seed, number)
         block = Block(number, number, next(iter(experiment.arms)), seed)
-        self.run(block, narrator, experiment.model_copy(update=changes))
+        self.run(block, narrator, experiment.undisturbed(load=load, phases=phases))
         self.set_aside(block, "before the first block")
         self.host.pop()
         return self.discarded.pop()

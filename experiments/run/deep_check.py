@@ -24,7 +24,7 @@ from experiments.console import Narrator
 from experiments.design import Design
 from experiments.design.contracts import COMPARE_OFF
 from experiments.design.design_files import copy_design_files
-from experiments.design.experiment import Arm, Interference, Load, Order
+from experiments.design.experiment import Arm, Load, Order
 from experiments.design.fleet import Fleet
 from experiments.design.roles import Places, Roles, find_roles
 from experiments.design.schedule import PhaseWindow
@@ -126,15 +126,11 @@ def smallest(design: Design, folder: Path) -> Design:
         tier: tier_settings.model_copy(update={"replicas": 1, "compare": COMPARE_OFF})
         for tier, tier_settings in design.experiment.arms[name].settings.items()
     }
-    changes = {
-        "kind": "compare",
-        "arms": {name: Arm(settings=settings)},
-        "interference": Interference(pattern="none"),
-        "faults": (),
-        "failover": None,
-        "design": Order(order="A", repeats=1, seed=design.experiment.design.seed),
-    }
-    experiment = design.experiment.model_copy(update=changes)
+    experiment = design.experiment.undisturbed(
+        kind="compare",
+        arms={name: Arm(settings=settings)},
+        design=Order(order="A", repeats=1, seed=design.experiment.design.seed),
+    )
     copy_design_files(design.directory, design.experiment.load, folder)
     (folder / "fleet.tfvars").write_text(fleet_text(small, "the smallest"), encoding="utf-8")
     text = experiment_text(experiment, "asked once")
