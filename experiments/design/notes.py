@@ -39,10 +39,11 @@ def notes_on(fleet: Fleet, roles: Roles, plans: bool, cores: int | None = None) 
     all machines share, None if each machine has cores of its own.
     """
     if cores is not None and (caps := caps_of(fleet)) > cores:
+        helpers_caps = sum(arbiter.cpus for arbiter in fleet.arbiters.values()) + INFLUXDB_CPUS
         text = (
             f"the tiers' machines may take {caps:g} cores together, and this host has {cores}: "
             "where all are busy it limits them, not their caps. Agents are within these; arbiters "
-            f"and InfluxDB may take {_helpers_caps(fleet):g} more."
+            f"and InfluxDB may take {helpers_caps:g} more."
         )
         yield Note("caps-beyond-host", "", text)
     planned = planned_tiers(fleet, roles)
@@ -118,7 +119,3 @@ def operation_notes(load: Load) -> Iterator[Note]:
 def caps_of(fleet: Fleet) -> float:
     """Return the cores that all active machines of the tiers may use together."""
     return round(sum(tier.nodes * tier.cpus for tier in fleet.tiers.values()), 6)
-
-
-def _helpers_caps(fleet: Fleet) -> float:
-    return sum(arbiter.cpus for arbiter in fleet.arbiters.values()) + INFLUXDB_CPUS

@@ -191,13 +191,9 @@ def _weighted_reads(population: Population) -> float:
     reads = sum(
         weight
         for index, weight in weights_of_operations
-        if _only_reads(population.operations[index])
+        if (http := population.operations[index].http) is None or http.only_reads
     )
     return reads / sum(weight for _, weight in weights_of_operations)
-
-
-def _only_reads(operation: Operation) -> bool:
-    return operation.http is None or operation.http.only_reads
 
 
 def file_of(workload: Workload) -> Path:

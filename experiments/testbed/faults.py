@@ -174,7 +174,10 @@ class FaultController:
             lasted_s = time.monotonic() - since
             self._report(injection, step, "revert", fault, lasted_s, text, asked_at, dose)
             if text in _BY_ITSELF and step.machine not in self.tally.struck:
-                self._fail(injection, step, "inject", _early_end_error(text))
+                early = SparecraftError(
+                    "fault", expected="in force until it was to end", got=f"undone before ({text})"
+                )
+                self._fail(injection, step, "inject", early)
         return clean
 
     def _inject(self, step: Step) -> str:
@@ -258,12 +261,6 @@ def _add_begin(step: Step, begins_ms: int) -> Step:
     if EPOCH_MS not in names or step.parameters.get(EPOCH_MS) is not None:
         return step
     return replace(step, parameters={**step.parameters, EPOCH_MS: begins_ms})
-
-
-def _early_end_error(reason: str) -> SparecraftError:
-    return SparecraftError(
-        "fault", expected="in force until it was to end", got=f"undone before ({reason})"
-    )
 
 
 def _take_started(starting: list[Future[_ActiveInjection | None]]) -> list[_ActiveInjection]:

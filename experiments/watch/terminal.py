@@ -95,10 +95,6 @@ def _rate(burn: Mapping[str, Any] | None) -> Text:
     return Text(text, _COLOURS.get(burn["said"], "green"))
 
 
-def _outcome_text(outcome: str) -> str:
-    return outcome.replace("_", " ")
-
-
 def _table(first: str, *columns: str) -> Table:
     table = Table(box=SIMPLE_HEAD)
     table.add_column(first, no_wrap=True)
@@ -117,9 +113,8 @@ def _footer(snapshot: Snapshot) -> Iterator[Text]:
         ]
         yield Text.assemble(("Active  ", "bold"), ", ".join(faults) or "no fault, no neighbour")
     if snapshot["failures"]:
-        failed = [
-            f"{count:,} {_outcome_text(name)}" for name, count in snapshot["failures"].items()
-        ]
+        failures = snapshot["failures"].items()
+        failed = [f"{count:,} {outcome.replace('_', ' ')}" for outcome, count in failures]
         yield Text.assemble(("Failed  ", "bold"), ", ".join(failed))
     if (usd := snapshot["usd_per_hour"]) is not None:
         costs = [

@@ -324,13 +324,13 @@ class Master:
             member.finished = msg.data
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main() -> None:
     """Run the master, with the command line of `__main__.py`."""
     parser = argparse.ArgumentParser(prog="python -m experiments.load.workers.locust.master")
     parser.add_argument("--plan", type=Path, required=True, help="the block's plan, JSON")
     parser.add_argument("--records", type=Path, required=True, help="where records are appended")
     parser.add_argument("--control-fd", type=int, required=True, help="the runner's socket")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     plan, records = read_plan(options.plan), RecordFile(options.records)
     control = Control(options.control_fd)

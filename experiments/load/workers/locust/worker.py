@@ -183,7 +183,7 @@ def _watch_master(environment: Environment, leave: Any) -> None:
     leave()
 
 
-def main(arguments: list[str] | None = None) -> NoReturn:
+def main() -> NoReturn:
     parser = argparse.ArgumentParser(
         prog="python -m experiments.load.workers.locust.worker",
         description="Send one share of a block of load for a Locust master, then end. "
@@ -200,7 +200,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         metavar="SECONDS",
         help="give up when no master answers for so long (default: %(default)s)",
     )
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         code = run_worker(options.master, options.port, options.connect_timeout)
