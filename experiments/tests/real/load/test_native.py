@@ -1,4 +1,4 @@
-"""The native worker against real servers of each protocol, and plans that it refuses."""
+"""Workers against real servers of each protocol, and plans that the native one refuses."""
 
 from __future__ import annotations
 
@@ -44,13 +44,15 @@ def plan_of(url: str, dialogue: Dialogue) -> LoadPlan:
 
 
 @pytest.fixture(scope="module")
-def entries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """URLs of real servers, by their protocol."""
-    with (
-        started(*MEMCACHED) as memcached,
-        started(*REDIS) as redis,
-        mysql(tmp_path_factory.mktemp("mysql")) as database,
-    ):
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with mysql(tmp_path_factory.mktemp("mysql")) as port:
+        yield port
+
+
+@pytest.fixture
+def entries(database: int) -> Iterator[dict[str, str]]:
+    """URLs of real servers, the key-value stores empty, by their protocol."""
+    with started(*MEMCACHED) as memcached, started(*REDIS) as redis:
         yield {
             "memcached": f"memcached://127.0.0.1:{memcached}/",
             "redis": f"redis://127.0.0.1:{redis}/",
@@ -59,13 +61,19 @@ def entries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 
 
 @pytest.mark.parametrize(
-    ("protocol", "dialogue"),
-    [("memcached", MEMCACHED_DIALOGUE), ("mysql", MYSQL_DIALOGUE), ("redis", REDIS_DIALOGUE)],
+    ("worker", "protocol", "dialogue"),
+    [
+        ("locust", "memcached", MEMCACHED_DIALOGUE),
+        ("locust", "redis", REDIS_DIALOGUE),
+        ("native", "memcached", MEMCACHED_DIALOGUE),
+        ("native", "mysql", MYSQL_DIALOGUE),
+        ("native", "redis", REDIS_DIALOGUE),
+    ],
 )
 def test_a_server_s_answers_have_their_outcome_and_size(
-    tmp_path: Path, entries: dict[str, str], protocol: str, dialogue: Dialogue
+    tmp_path: Path, entries: dict[str, str], worker: str, protocol: str, dialogue: Dialogue
 ) -> None:
-    records, _ = run(tmp_path, plan_of(entries[protocol], dialogue))
+    records, _ = run(tmp_path, plan_of(entries[protocol], dialogue), worker=worker)
     expected = [outcome for _, _, outcome, _ in dialogue]
     assert records["outcome"].to_list() == expected
     for record, (request, _, _, size) in zip(records.to_dicts(), dialogue, strict=True):
