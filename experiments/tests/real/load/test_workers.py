@@ -16,6 +16,7 @@ from experiments.load.plan import RemoteWorkers
 from experiments.record.metrics.generator import generator_blocks, generator_reasons
 from experiments.record.metrics.saturation import saturation
 from experiments.record.records import REQUESTS
+from experiments.tests.hostile import hostile
 from experiments.tests.load_fixture import (
     EXPECTED,
     LONG_S,
@@ -27,6 +28,7 @@ from experiments.tests.load_fixture import (
     ended,
     follow,
     make_plan,
+    run,
     shared,
     waiting,
 )
@@ -244,3 +246,18 @@ def test_workers_with_another_clock_begin_at_the_same_instant(tmp_path: Path) ->
     assert (records["intended_s"] - first_s).to_list() == pytest.approx(plan.offsets_s, abs=1e-5)
     apart_s = (records["sent_s"] - records["intended_s"]).to_list()
     assert max(apart_s) < AHEAD_S / 10
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_users_modules_and_locust_conf_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    (tmp_path / "mine").mkdir()
+    folder = hostile(tmp_path / "mine")
+    (folder / "locust.conf").write_text("run-time = 1s\n")
+    monkeypatch.chdir(folder)
+    with serving() as server:
+        plan = shared(make_plan(server.url, ["good"] * 30, gap_s=0.1), workers)
+        records, status = run(Path("out"), plan, worker="locust")
+    assert status.state == "done"
+    assert records["outcome"].to_list() == ["ok"] * 30

@@ -1,13 +1,15 @@
-"""The long tests that CI runs: those that a change touches, and a share of the others."""
+"""The long tests that a change touches, a share of the others, coverage by crate."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ci import selection
+from ci.crate_coverage import lines_by_crate
 from experiments.paths import ROOT
 
 CAPACITY = "experiments/tests/unit/kinds/capacity/test_capacity.py"
@@ -73,3 +75,15 @@ def test_no_test_begins_after_its_time_and_it_is_listed(until: float | None, beg
     item: Any = SimpleNamespace(config=config, nodeid="test_x")
     assert selection.pytest_runtest_protocol(item) is (None if begins else True)
     assert len(left) == (0 if begins else 1)
+
+
+def test_lines_of_inline_tests_and_of_other_code_are_not_counted(tmp_path: Path) -> None:
+    source = tmp_path / "agents/wire/src"
+    source.mkdir(parents=True)
+    (source / "lib.rs").write_text("fn a() {}\nfn b() {}\n#[cfg(test)]\nmod tests {\n}\n")
+    (source / "lib_tests.rs").write_text("fn c() {}\n")
+    records = []
+    for path in (source / "lib.rs", source / "lib_tests.rs", tmp_path / "agents/wire/tests/a.rs",
+                 Path("/elsewhere/agents/wire/src/lib.rs")):  # fmt: skip
+        records += [f"SF:{path}", "DA:1,7", "DA:2,0", "DA:4,9", "end_of_record"]
+    assert lines_by_crate(records, tmp_path) == {"wire": (2, 1)}

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from core.errors import InputError
 from experiments.load.generator import remote_workers
-from experiments.load.plan import PLAN, LoadPlan
+from experiments.load.lateness import LAG_MS_MAX, less_late
+from experiments.load.plan import PLAN as PLANS
+from experiments.load.plan import ClientClass, LoadPlan, LocustFile, RemoteWorkers
 from experiments.load.workers.locust.clock import Exchange, Offset, offset_of
 from experiments.load.workers.locust.sharding import pool_shares, share
 from experiments.record.metrics.saturation import saturation
-from experiments.tests.load_fixture import make_plan
+from experiments.tests.load_fixture import PLAN, make_plan
 
 PATHS = ["good", "fails", "chunked", "good", "leave", "good", "cut"]
 
@@ -37,7 +39,7 @@ def test_shares_hold_every_arrival_once_with_its_page_and_its_phase(
     assert sum(part.load.max_in_flight for part in shares) == in_flight
     assert math.isclose(sum(part.load.rate_per_s for part in shares), plan.load.rate_per_s)
     for part in shares:
-        assert PLAN.validate_json(PLAN.dump_json(part)) == part, "it survives the message"
+        assert PLANS.validate_json(PLANS.dump_json(part)) == part, "it survives the message"
 
 
 def _arrival(plan: LoadPlan, index: int) -> tuple[Any, ...]:
@@ -176,3 +178,29 @@ def test_tasks_that_raise_more_than_now_and_then_are_a_limit() -> None:
     )
     assert result.limits == ("tasks",)
     assert "file.py:3" in result.reasons[0]
+
+
+LATE_MS = 2 * LAG_MS_MAX
+
+
+@pytest.mark.parametrize(
+    ("plan", "worker", "words"),
+    [
+        (PLAN, "locust", ["native"]),
+        (replace(PLAN, locustfile=LocustFile("f.py", {}, 1.0)), "native", ["FastHttpUser"]),
+        (replace(PLAN, client=ClientClass("workload.py", "C")), "native", ["load.operations"]),
+    ],
+    ids=["chosen", "locustfile", "client"],
+)
+def test_what_would_do_is_said(plan: LoadPlan, worker: str, words: list[str]) -> None:
+    message = less_late(LATE_MS, plan, worker) or ""
+    assert all(word in message for word in ["0.40 ms", *words])
+    assert less_late(LAG_MS_MAX, plan, worker) is None
+    assert less_late(None, plan, worker) is None
+
+
+def test_nothing_is_said_where_no_other_worker_would_do() -> None:
+    assert less_late(LATE_MS, PLAN, "native") is None
+    assert less_late(LATE_MS, PLAN, "./my-worker") is None
+    remote = replace(PLAN, remote=RemoteWorkers("*", 1, 1.0))
+    assert less_late(LATE_MS, remote, "native") is None

@@ -20,7 +20,7 @@ from experiments.console import Narrator
 from experiments.design.schedule import Block
 from experiments.kinds.compare import CompareKind
 from experiments.kinds.compare.folder import read_folder
-from experiments.kinds.compare.host import host_table
+from experiments.kinds.compare.host import host_table, host_words
 from experiments.kinds.compare.retry import measure_with_retries, spoiled_by
 from experiments.record.metrics.frames import prepared
 from experiments.record.metrics.performability import Ideal, user_metrics
@@ -177,3 +177,16 @@ def test_what_was_set_aside_is_in_no_figure(tmp_path: Path) -> None:
     events = read_events(folder / "events.jsonl")
     assert len(without_discarded(events)) < len(events)
     assert without_discarded(without_discarded(events)) == without_discarded(events)
+
+
+COUNTED = {"busy_share": 0.2, "stolen_share": 0.001, "others_share": 0.06, "core_speed": 1.0}
+SET_ASIDE = {
+    "busy_share": 0.9, "stolen_share": 0.4, "others_share": 0.5, "core_speed": 0.3,
+    "spoiled": "other work on this host took 50% of the cores",
+}  # fmt: skip
+
+
+def test_blocks_that_were_set_aside_say_nothing_of_the_host_under_those_that_count() -> None:
+    blocks: list[dict[str, Any]] = [COUNTED, SET_ASIDE]
+    assert host_words(blocks) == host_words([COUNTED]) != ""
+    assert host_words([SET_ASIDE]) == ""
