@@ -20,6 +20,7 @@ from experiments.record.telemetry import InfluxQuery
 from experiments.tests.called import COMMAND, answer, call, refusal
 from experiments.tests.influxdb import Influx
 from experiments.tests.influxdb import influx as influx
+from experiments.tests.load_fixture import children
 from experiments.tests.nightly_fixture import made_up_run, write_nights
 from experiments.tests.report_fixture import fake_run
 from experiments.tests.started import LIMIT_S, told
@@ -100,16 +101,12 @@ def test_its_own_influxdb_ends_with_the_command(folder: Path, tmp_path: Path) ->
         )  # fmt: skip
     url = told(process, log, r"--influxdb (http://127\.0\.0\.1:\d+)")
     told(process, log, "(until Ctrl-C)")
-    [influxd_pid] = [int(pid) for pid in _children(process.pid)]
+    [influxd_pid] = children(process.pid)
     process.send_signal(signal.SIGTERM)
     assert process.wait(LIMIT_S) == 0
     assert not Path(f"/proc/{influxd_pid}").exists()
     assert list(tmp_path.glob("sparecraft-replay-*")) == []
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
-
-
-def _children(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from experiments.paths import ROOT
+from experiments.tests.load_fixture import children
 from experiments.tests.started import until
 
 AGENT = ROOT / "build" / "bin" / "nodeagent"
@@ -46,11 +47,6 @@ def settings(tmp_path: Path) -> Iterator[Settings]:
     agent_settings.close()
 
 
-def _children(process: int) -> list[int]:
-    text = Path(f"/proc/{process}/task/{process}/children").read_text()
-    return [int(word) for word in text.split()]
-
-
 def _state(process: int) -> str:
     """The state as `ps` shows it: R, S, T (stopped), Z and so on."""
     return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0]
@@ -78,7 +74,7 @@ def first(settings: Settings) -> Iterator[int]:
     process = subprocess.Popen([*space, str(AGENT), "--config", str(settings.path)])
     try:
         until("the agent", settings.are_read)
-        (child,) = _children(process.pid)
+        (child,) = children(process.pid)
         yield child
     finally:
         process.kill()
@@ -86,9 +82,9 @@ def first(settings: Settings) -> Iterator[int]:
 
 
 def test_an_agent_that_is_stopped_goes_on_and_one_that_is_killed_is_there_again(first: int) -> None:
-    (agent,) = _children(first)
+    (agent,) = children(first)
     for _ in range(2):
         _stop(agent)
         until("an agent that goes on", lambda: _state(agent) == "S")
     os.kill(agent, signal.SIGKILL)
-    until("another agent", lambda: _children(first) not in ([], [agent]))
+    until("another agent", lambda: children(first) not in ([], [agent]))

@@ -95,16 +95,19 @@ def test_an_arm_reaches_the_tiers_that_some_arm_sets_and_their_arbiters(design: 
     }  # fmt: skip
 
 
+def _configure(design: Design, arms: Mapping[str, Arm], arm: str, arbiter: _Node) -> None:
+    experiment = design.experiment.model_copy(update={"arms": arms})
+    configure(replace(design, experiment=experiment), arm, fake_fleet({}, {"store": arbiter}))
+
+
 def test_the_look_ahead_of_an_arm_reaches_its_arbiter_and_ends_with_the_next(
     design: Design,
 ) -> None:
     few = Arm(settings={"store": TierSettings(policy="tad", tokens=3, look_ahead=0)})
     arms = {"few": few, "all": Arm(settings={"store": TierSettings(policy="tad", tokens=3)})}
-    two_arms = replace(design, experiment=design.experiment.model_copy(update={"arms": arms}))
     arbiter = _Node()
-    fleet = fake_fleet({}, {"store": arbiter}, [])
     for arm, look_ahead in [("few", 0), ("all", None)]:
-        configure(two_arms, arm, fleet)
+        _configure(design, arms, arm, arbiter)
         assert arbiter.policy == ("tad", 3, look_ahead)
 
 
@@ -113,9 +116,7 @@ def test_replies_are_compared_as_the_arm_says_in_an_order_that_an_arbiter_takes(
 ) -> None:
     settings = TierSettings(replicas=2, compare="refuse")
     arms = {"compared": Arm(settings={"store": settings}), "plain": Arm()}
-    two_arms = replace(design, experiment=design.experiment.model_copy(update={"arms": arms}))
     arbiter = _Node()
-    fleet = fake_fleet({}, {"store": arbiter}, [])
     for arm, expected in [("compared", (2, "refuse")), ("plain", (1, "off"))] * 2:
-        configure(two_arms, arm, fleet)
+        _configure(design, arms, arm, arbiter)
         assert (arbiter.replicas, arbiter.compare) == expected

@@ -12,10 +12,11 @@ from experiments.importers.compose import Imported, import_compose
 
 Files = Mapping[str, str]
 Import = Callable[..., Imported]
+Project = Callable[[Files], Path]
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Callable[[Files], Path]:
+def project(tmp_path: Path) -> Project:
     """Writes files of a project; `compose.yaml` is its Compose file."""
 
     def write(files: Files) -> Path:
@@ -29,7 +30,7 @@ def project(tmp_path: Path) -> Callable[[Files], Path]:
 
 
 @pytest.fixture
-def imported(project: Callable[[Files], Path], tmp_path: Path) -> Import:
+def imported(project: Project, tmp_path: Path) -> Import:
     """Imports a Compose file, given as text, with further files of its project."""
 
     def run(compose: str, files: Files | None = None, **options: object) -> Imported:

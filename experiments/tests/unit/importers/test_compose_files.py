@@ -15,6 +15,7 @@ from experiments.importers.compose.files import DEPTH_MAX, FILES_MAX, read_proje
 
 Files = Mapping[str, str]
 Import = Callable[..., Imported]
+Project = Callable[[Files], Path]
 
 BASE = """\
 services:
@@ -48,12 +49,12 @@ volumes:
 """
 
 
-def merged(project: Callable[[Files], Path], files: Files, **values: str) -> dict[str, Any]:
+def merged(project: Project, files: Files, **values: str) -> dict[str, Any]:
     """The values of a project, all files merged."""
     return read_project(project(files), [], values).source.values
 
 
-def refused(project: Callable[[Files], Path], compose: str, files: Files | None = None) -> str:
+def refused(project: Project, compose: str, files: Files | None = None) -> str:
     """The place of what is refused, from the project's folder."""
     file = project({"compose.yaml": compose, **(files or {})})
     with pytest.raises(InputError) as error:
@@ -61,7 +62,7 @@ def refused(project: Callable[[Files], Path], compose: str, files: Files | None 
     return error.value.place.removeprefix(f"{file.parent}/")
 
 
-def test_a_service_is_merged_into_the_one_that_it_extends(project: Callable[[Files], Path]) -> None:
+def test_a_service_is_merged_into_the_one_that_it_extends(project: Project) -> None:
     values = merged(project, {"compose.yaml": WEB, "shared/common.yaml": BASE})
     assert values["services"]["web"] == {
         "build": {"context": "./shared/app", "args": {"A": "1", "B": "3"}},
@@ -103,7 +104,7 @@ def test_extended_services_become_tiers_with_files_of_their_own_folder(imported:
     assert set(design.tiers[0].calls) == {"cache", "db"}
 
 
-def test_a_chain_of_services_in_one_file_is_followed(project: Callable[[Files], Path]) -> None:
+def test_a_chain_of_services_in_one_file_is_followed(project: Project) -> None:
     compose = (
         "services:\n"
         "  a: { extends: b, environment: { A: 1 } }\n"
@@ -155,9 +156,7 @@ def test_an_included_project_has_its_own_folder_and_variables(imported: Import) 
     assert design.entries == ("web",)
 
 
-def test_an_entry_of_include_says_its_files_folder_and_variables(
-    project: Callable[[Files], Path],
-) -> None:
+def test_an_entry_of_include_says_its_files_folder_and_variables(project: Project) -> None:
     compose = (
         "include:\n"
         "  - path: [sub/a.yaml, sub/b.yaml]\n"
@@ -180,7 +179,7 @@ def test_an_entry_of_include_says_its_files_folder_and_variables(
 
 
 def test_a_service_may_extend_an_included_one_and_one_may_be_included_twice(
-    project: Callable[[Files], Path],
+    project: Project,
 ) -> None:
     files = {
         "compose.yaml": "include: [a.yaml, b.yaml]\nservices:\n  web: { extends: low, user: me }\n",
@@ -193,7 +192,7 @@ def test_a_service_may_extend_an_included_one_and_one_may_be_included_twice(
 
 
 def test_a_folder_has_its_override_merged_and_a_file_has_none(
-    project: Callable[[Files], Path], tmp_path: Path
+    project: Project, tmp_path: Path
 ) -> None:
     files = {
         "compose.yaml": "services:\n  web: { image: nginx }\n",
@@ -231,16 +230,14 @@ def including(count: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_services_extend_each_other_up_to_a_depth(
-    project: Callable[[Files], Path], turned: bool
-) -> None:
+def test_services_extend_each_other_up_to_a_depth(project: Project, turned: bool) -> None:
     values = merged(project, {"compose.yaml": chain(DEPTH_MAX, turned=turned)})
     assert values["services"]["s0"] == {"image": "nginx"}
     place = refused(project, chain(DEPTH_MAX + 1, turned=turned))
     assert place.endswith(".extends")
 
 
-def test_files_include_each_other_up_to_a_depth(project: Callable[[Files], Path]) -> None:
+def test_files_include_each_other_up_to_a_depth(project: Project) -> None:
     top = "include: [f0.yaml]\n"
     values = merged(project, {"compose.yaml": top, **including(DEPTH_MAX - 1)})
     assert list(values["services"]) == ["a"]
@@ -292,19 +289,17 @@ WRONG: list[tuple[str, str, Files]] = [
 
 @pytest.mark.parametrize(("place", "compose", "files"), WRONG)
 def test_files_that_cannot_be_merged_are_refused_with_the_place(
-    project: Callable[[Files], Path], place: str, compose: str, files: Files
+    project: Project, place: str, compose: str, files: Files
 ) -> None:
     assert refused(project, compose, files) == place
 
 
-def test_more_files_than_there_may_be_are_refused(project: Callable[[Files], Path]) -> None:
+def test_more_files_than_there_may_be_are_refused(project: Project) -> None:
     paths = ", ".join(["sub/base.yaml"] * FILES_MAX)
     assert refused(project, f"include: [{paths}]\n", SUB) == "compose.yaml:1: include"
 
 
-def test_services_that_grow_by_what_they_extend_are_refused(
-    project: Callable[[Files], Path],
-) -> None:
+def test_services_that_grow_by_what_they_extend_are_refused(project: Project) -> None:
     large = ", ".join(f"'{n}'" for n in range(5000))
     services = "".join(f"  s{n}: {{ extends: base }}\n" for n in range(20))
     compose = f"services:\n  base: {{ image: nginx, cap_add: [{large}] }}\n{services}"

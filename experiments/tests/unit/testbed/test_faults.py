@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import threading
 import time
@@ -144,20 +143,7 @@ def test_a_stop_in_the_middle_reverts_what_is_active_and_starts_nothing_more(
     assert (tally.injected, tally.reverted) == (1, 1)
 
 
-def test_a_sticky_fault_ends_with_the_block_and_what_lies_beyond_is_not_planned(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ticks = itertools.count()
-    clock = SimpleNamespace(monotonic=lambda: 0.01 * next(ticks), time=time.time)
-    monkeypatch.setattr(faults, "time", clock)
-    monkeypatch.setattr(faults, "_TICK_S", 0.0)
-    later = _one("cpu.limp", 1.0, at_s=5.0)
-    journal, events, tally, _ = _run(
-        [_one("process.hang", None), later], end_s=0.3, now=clock.monotonic
-    )
-    assert journal == ["inject process.hang@a {}", "revert process.hang@a"]
-    assert (tally.planned, tally.reverted) == (1, 1)
-    assert events[-1]["action"] == "revert"
+TICKS = [0.01 * tick for tick in range(200)]
 
 
 def _clock(monkeypatch: pytest.MonkeyPatch, *times: float) -> Callable[[], float]:
@@ -170,6 +156,17 @@ def _clock(monkeypatch: pytest.MonkeyPatch, *times: float) -> Callable[[], float
     monkeypatch.setattr(faults, "time", clock)
     monkeypatch.setattr(faults, "_TICK_S", 0.0)
     return lambda: 0.0
+
+
+def test_a_sticky_fault_ends_with_the_block_and_what_lies_beyond_is_not_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = _clock(monkeypatch, *TICKS)
+    later = _one("cpu.limp", 1.0, at_s=5.0)
+    journal, events, tally, _ = _run([_one("process.hang", None), later], end_s=0.3, now=now)
+    assert journal == ["inject process.hang@a {}", "revert process.hang@a"]
+    assert (tally.planned, tally.reverted) == (1, 1)
+    assert events[-1]["action"] == "revert"
 
 
 @pytest.mark.parametrize(
@@ -308,12 +305,9 @@ def test_a_stop_undoes_what_is_in_before_what_is_still_going_in() -> None:
 
 
 def test_a_revert_says_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    ticks = itertools.count()
-    clock = SimpleNamespace(monotonic=lambda: 0.01 * next(ticks), time=time.time)
-    monkeypatch.setattr(faults, "time", clock)
-    monkeypatch.setattr(faults, "_TICK_S", 0.0)
+    now = _clock(monkeypatch, *TICKS)
     until_end = Injection(0.0, None, "fault", (Step("net.loss", "b"),))
-    _, events, _, _ = _run([_one("cpu.limp", 0.1), until_end], end_s=0.5, now=clock.monotonic)
+    _, events, _, _ = _run([_one("cpu.limp", 0.1), until_end], end_s=0.5, now=now)
     ends_asked = {event["kind"]: event["asked"] for event in events if event["action"] == "revert"}
     assert ends_asked == {"cpu.limp": pytest.approx(0.1), "net.loss": pytest.approx(0.5)}
 

@@ -26,7 +26,7 @@ from experiments.kinds.compare.terminal import _planned
 from experiments.kinds.compare.verdict import slo_table, verdict
 from experiments.record.metrics.frames import prepared
 from experiments.record.metrics.stages import stage_figures
-from experiments.record.records import REQUESTS
+from experiments.tests import frames
 from experiments.tests.report_fixture import example_plan
 from optimizer.plan import planner
 from optimizer.plan.outcome import TierPlan
@@ -259,14 +259,11 @@ MANIFEST = {
 
 def requests(*starts: tuple[int, float, float]) -> pl.DataFrame:
     """Requests of (block, intended start since the run's begin [s], latency [ms])."""
-    columns = {"arm": "baseline", "pair": 0, "phase": "measure", "user": "u", "name": "n",
-               "lag_ms": 0.0, "outcome": "ok", "status": 200, "bytes": 1}  # fmt: skip
-    rows: list[dict[str, Any]] = [
-        {**columns, "repeat": repeat, "index": index, "intended_s": at_s, "sent_s": at_s,
-         "done_s": at_s + latency_ms / 1e3, "latency_ms": latency_ms}
-        for index, (repeat, at_s, latency_ms) in enumerate(starts)
-    ]  # fmt: skip
-    return prepared(pl.DataFrame(rows, schema=REQUESTS), 8000.0)
+    rows = (
+        {"repeat": repeat, "intended_s": at_s, "latency_ms": latency_ms}
+        for repeat, at_s, latency_ms in starts
+    )
+    return prepared(frames.requests(rows), 8000.0)
 
 
 def test_a_request_counts_in_the_stage_of_its_intended_start_in_its_own_block() -> None:
