@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from typer.testing import CliRunner
 
 from core.vocabulary import MECHANISMS
 from experiments import kinds
-from experiments.cli import COMMANDS, PANELS, app, command, main
+from experiments.cli import COMMANDS, PANELS, app, command
 from experiments.commands import doctor as doctors
 from experiments.commands import list as lists
 from experiments.commands.init import make_design
@@ -115,26 +114,6 @@ def test_a_mistyped_design_is_answered_with_what_it_may_have_meant() -> None:
     error = refusal("check", "mediawiki-nosy")
     assert error.hint == "Did you mean mediawiki-noisy?"
     assert "solr-noisy" not in str(error)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "exit_code"),
-    [(("run", "no-such-design"), 2), (("run", "mediawiki-noisy", "--no-such-option"), 2),
-     (("report", "no-such-run"), 2), (("fly",), 2)],
-)  # fmt: skip
-def test_with_json_an_error_isanswer(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: tuple[str, ...],
-    exit_code: int,
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["sparecraft", *arguments, "--json"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    error = json.loads(capsys.readouterr().out)["error"]
-    assert ended.value.code == error["exit_code"] == exit_code
-    assert set(error) == {"place", "expected", "got", "hint", "also", "exit_code"}
-    assert error["got"]
 
 
 def test_with_json_an_answer_and_its_exit_code_are_as_without() -> None:

@@ -419,27 +419,6 @@ def test_halting_a_name_that_does_not_run_is_wrong_usage(own_runs: Path) -> None
     assert not own_runs.exists()
 
 
-def test_a_run_that_was_killed_is_not_found_and_its_file_goes(own_runs: Path) -> None:
-    code = f"""
-import os, signal, sys
-from pathlib import Path
-from experiments.testbed import runs
-runs.FOLDER = Path({str(own_runs)!r})
-with runs.registered(runs.Active(os.getpid(), "shop", "shop", "", "")):
-    print("ready", flush=True)
-    signal.pause()
-"""
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    assert [run.pid for run in runs.active()] == [process.pid]
-    process.kill()
-    process.wait()
-    process.stdout.close()
-    assert runs.active() == []
-    assert list(own_runs.glob("*.json")) == []
-
-
 def test_only_the_run_that_is_meant_is_told(own_runs: Path) -> None:
     run = runs.Active(1, "shop", "shop", "", "")  # never signalled: another is named
     with runs.registered(run) as registered_run:

@@ -61,25 +61,19 @@ def test_what_was_put_last_is_renewed_with_a_lease_that_agents_take(agent: Any) 
     assert agent.leases_s == [LEASE_S] * 3
 
 
-def test_what_is_gone_is_put_again_and_told(agent: Any) -> None:
+@pytest.mark.parametrize("is_off", [False, True])
+def test_what_is_gone_is_put_again_and_told_but_no_answer_is_no_loss(
+    agent: Any, is_off: bool
+) -> None:
     settings = HeldSettings()
     settings.put("store-1", agent, LRU)
-    agent.held = None
-    settings.renew()
-    settings.renew()
-    settings.close()
-    assert (agent.puts, agent.renewed, settings.lost) == ([LRU, LRU], ["f2"], {"store-1"})
-
-
-def test_a_machine_that_does_not_answer_is_asked_again_and_not_lost(agent: Any) -> None:
-    settings = HeldSettings()
-    settings.put("store-1", agent, LRU)
-    agent.is_off = True
+    agent.is_off, agent.held = is_off, "f1" if is_off else None
     settings.renew()
     agent.is_off = False
     settings.renew()
     settings.close()
-    assert (agent.puts, agent.renewed, settings.lost) == ([LRU], ["f1"], set())
+    expected = ([LRU], ["f1"], set()) if is_off else ([LRU, LRU], ["f2"], {"store-1"})
+    assert (agent.puts, agent.renewed, settings.lost) == expected
 
 
 def test_nothing_is_renewed_of_defaults_or_of_what_was_forgotten(agent: Any) -> None:

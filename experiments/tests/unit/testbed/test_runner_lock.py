@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -40,16 +41,17 @@ def _first(**keys: bool) -> Iterator[subprocess.Popen[str]]:
             holder.kill()
 
 
-def test_a_second_run_is_refused_and_told_who_holds_the_first() -> None:
+def test_a_second_run_is_refused_until_the_first_is_gone_with_its_file(own_runs: Path) -> None:
     with _first() as holder:
         with pytest.raises(EnvironmentMissing, match=rf"run of first \(process {holder.pid}\)"):
             registered(SECOND).__enter__()
         assert [run.pid for run in active()] == [holder.pid]
         holder.kill()
         holder.wait()
+        assert active() == []
+        assert list(own_runs.glob("*.json")) == []
         with registered(SECOND):
             assert active() == [SECOND]
-    assert active() == []
 
 
 def test_a_run_beside_a_night_that_did_not_begin_it_is_refused() -> None:
