@@ -66,7 +66,6 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Answer yes to the questi
 
 
 def cell_text(value: Any) -> str:
-    """Return a value as the text of a table's cell."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {cell_text(item)}" for key, item in value.items())
     if value is None:

@@ -60,7 +60,6 @@ def watch(
 
 
 def _full_snapshot(watcher: Watcher) -> Snapshot:
-    """Return a snapshot with its charts."""
     from experiments.watch.panels import panels
 
     snapshot = watcher.take()

@@ -60,7 +60,6 @@ class Failover(Strict):
 
 
 def watched_tiers(fleet: Fleet, failover: Failover) -> tuple[str, ...]:
-    """Return the tiers that the controller watches."""
     return tuple(fleet.tiers) if failover.tiers is None else failover.tiers
 
 

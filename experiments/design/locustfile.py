@@ -276,12 +276,10 @@ def sender_words(file: LocustFile) -> str:
 
 
 def locustfile_json(file: LocustFile) -> dict[str, object]:
-    """Return the content of a file as JSON."""
     return file.model_dump(mode="json", exclude={"error", "urls"})
 
 
 def locustfile_of(body: Mapping[str, Any]) -> LocustFile:
-    """Return the reverse of `locustfile_json`."""
     return _LOCUST_FILE.validate_python(dict(body), strict=False)
 
 

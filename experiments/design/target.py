@@ -38,7 +38,6 @@ class Target(Strict):
 
     @property
     def url(self) -> str:
-        """The URL with the name."""
         return f"{self.scheme}://{self.authority}/"
 
     @property

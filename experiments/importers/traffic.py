@@ -199,7 +199,6 @@ def operations_of(traffic: Traffic) -> Imported:
 
 
 def parameters_csv(columns: Mapping[str, Sequence[str]]) -> str:
-    """Return the columns as a CSV file with a heading."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)

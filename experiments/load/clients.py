@@ -46,7 +46,6 @@ def _client(plan: LoadPlan, url: str, clock: Callable[[], float]) -> Client:
 
 
 def host_header(plan: LoadPlan, client: Client) -> str:
-    """Return the Host header of requests that `client` sends for `plan`."""
     return plan.target.authority if plan.target else host_of(client.address)
 
 

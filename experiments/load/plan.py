@@ -302,14 +302,12 @@ def _used_rows(
 
 
 def client_class_of(workload: Workload) -> ClientClass | None:
-    """Return the client class that a workload defines, or None."""
     if workload.client is None:
         return None
     return ClientClass(_from_root(file_of(workload)), workload.client.__name__)
 
 
 def locustfile_in(workload: Workload, population: Population, load: Load) -> LocustFile | None:
-    """Return the Locust file of a workload, or None."""
     if workload.locustfile is None:
         return None
     names = [operation.name for operation in population.operations]

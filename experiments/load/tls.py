@@ -70,7 +70,6 @@ def plan_tls(name: str, ca: Path | None, insecure: bool) -> PlanTls:
 
 
 def context_of(tls: PlanTls) -> ssl.SSLContext:
-    """Return the TLS context of Python's client for this part of a plan."""
     if tls.insecure:
         context = ssl.create_default_context()
         context.check_hostname = False

@@ -26,8 +26,6 @@ from experiments.testbed.testbed import Testbed
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a run."""
-
     folder: Path
     result: Result
     page: Path

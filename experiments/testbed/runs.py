@@ -159,7 +159,6 @@ def _signal_halt(pid: int) -> None:
 
 
 def read_halt(file: Path) -> Halt | None:
-    """Return the request to halt the run, if there is one."""
     try:
         request = json.loads(_halt_file(file).read_text())
     except FileNotFoundError:

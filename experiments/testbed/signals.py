@@ -44,7 +44,6 @@ class Signals:
         self._is_shielded = True
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal."""
         del frame
         name = signal.Signals(number).name
         with suppress(OSError):  # the terminal may be gone, which SIGHUP tells

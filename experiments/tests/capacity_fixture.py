@@ -94,7 +94,6 @@ def measured_steps(rates: tuple[float, ...] = RATES, sweeps: int = 3) -> list[St
 
 
 def capacity_result(steps: list[Step]) -> Result:
-    """result.json of these steps."""
     findings = node_findings(manifest(), "cache", {"cache-reader": LIMIT_MS}, steps)
     return result_of("capacity", manifest(), findings)
 

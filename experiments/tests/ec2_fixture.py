@@ -57,7 +57,6 @@ class MadeFleet:
 
 
 def instance(fleet: MadeFleet, subnet: str, machine: str) -> str:
-    """One running machine of the fleet."""
     reply = client("ec2").run_instances(
         ImageId=_image(),
         InstanceType="t3.small",

@@ -98,7 +98,6 @@ class Hosts:
         self.until_sshd(name)
 
     def until_sshd(self, name: str) -> None:
-        """Wait until the host's sshd answers."""
         probe = ["ssh-keyscan", "-T", "2", self.addresses[name]]
         until(f"sshd of {name}", lambda: subprocess.run(probe, capture_output=True).stdout)
 

@@ -28,7 +28,6 @@ Policy = Mapping[str, Any]
 
 
 def read(*files: Path) -> list[Policy]:
-    """Policy documents."""
     return [json.loads(file.read_text()) for file in files]
 
 

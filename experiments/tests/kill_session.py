@@ -73,7 +73,6 @@ class Session:
 
     @property
     def run(self) -> Path:
-        """The run's own folder."""
         [folder] = self.started.results.glob("*/2*")
         return folder
 

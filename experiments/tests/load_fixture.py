@@ -87,7 +87,6 @@ RECORD = {
 
 
 def shared(plan: LoadPlan, workers: int) -> LoadPlan:
-    """The same plan for several workers."""
     return replace(plan, load=plan.load.model_copy(update={"workers": workers}))
 
 

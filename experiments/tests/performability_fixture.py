@@ -68,7 +68,6 @@ def write_run(folder: Path, name: str = "redis-faults") -> Result:
 
 
 def under(result: Result, fault: str, arm: str) -> dict[str, Any]:
-    """Return an arm's figures under a fault."""
     [entry] = [entry for entry in result["performability"]["faults"] if entry["name"] == fault]
     figures: dict[str, Any] = entry["arms"][arm]
     return figures

@@ -160,7 +160,6 @@ def _front(
 
 
 def event(time_s: float, what: str, kind: str, action: str, **more: Any) -> dict[str, Any]:
-    """One line of events.jsonl."""
     line = {
             "time_s": round(time_s, 3), "wall": (T0 + timedelta(seconds=time_s)).isoformat(),
             "what": what, "kind": kind, "machine": "", "arm": "", "repeat": None,
@@ -172,7 +171,6 @@ def event(time_s: float, what: str, kind: str, action: str, **more: Any) -> dict
 def dose(
     asked: float | None, measured: float | None, bit: bool | None, unit: str, seconds: float = 5.0
 ) -> Dose:
-    """The dose of a fault."""
     return {"asked": asked, "measured": measured, "unit": unit, "how": "by the kernel's counters",
             "bit": bit, "samples": 6, "seconds": seconds, "problem": None}  # fmt: skip
 

@@ -30,7 +30,6 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The entry URL."""
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
 
     def close(self) -> None:
@@ -149,7 +148,6 @@ class Server:
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    """A server for a `with` block."""
     server = Server()
     try:
         yield server

@@ -18,7 +18,6 @@ _HELD: list[socket.socket] = []
 
 
 def executable(path: Path, text: str) -> Path:
-    """Write an executable file with this text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)
@@ -61,7 +60,6 @@ def told(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
 
 
 def until_listening(process: subprocess.Popen[bytes], port: int) -> None:
-    """Wait until a program listens at the port."""
     with socket.socket() as probe:
 
         def is_listening() -> bool:

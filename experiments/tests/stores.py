@@ -51,7 +51,6 @@ GRANT ALL ON wiki.* TO wiki@'%';
 
 
 def program(name: str) -> str:
-    """Return the path of a program."""
     path = shutil.which(name, path="/usr/sbin:/usr/bin:/usr/local/bin")
     assert path, f"{name} is missing: run `make setup`"
     return path

@@ -28,7 +28,6 @@ class Events:
         self.lines: list[dict[str, Any]] = []
 
     def add(self, time_s: float, what: str, kind: str, action: str, **more: Any) -> None:
-        """Add one line."""
         line = {"time_s": time_s, "what": what, "kind": kind, "action": action, "machine": ""}
         self.lines.append({**line, "arm": "tad", "repeat": 0, "id": "", "parameters": {}, **more})
 

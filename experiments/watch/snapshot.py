@@ -78,7 +78,6 @@ class Watcher:
         return {**body, "arms": arms, "verdicts": _verdicts(windows, [arm["arm"] for arm in arms])}
 
     def tiers(self, view: View) -> list[str]:
-        """Return the tiers with an arbiter."""
         [variable] = [variable for variable in VARIABLES if variable.name == "tier"]
         return self.influx.tag_values(expand(variable.influxql, view, 1))
 

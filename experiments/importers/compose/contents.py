@@ -91,7 +91,6 @@ def make_portable(dockerfile: Path, target: str | None, note: Callable[[str], No
 
 
 def _cut_after_stage(text: str, target: str | None) -> str:
-    """Return the text up to the end of the stage `target`."""
     stages = list(_STAGE.finditer(text))
     for stage, following in pairwise(stages):
         if target is not None and (stage[1] or "").lower() == target.lower():

@@ -113,7 +113,6 @@ class _Files:
         return parts
 
     def include(self, entry: Part, path: Path, scope: _Scope) -> Part:
-        """Return the parts of one entry of `include`."""
         place = f"{entry.place}: include"
         fields = entry.mapping or {"path": entry}
         paths = [self.file(part, scope.folder, place) for part in fields.get("path", _NONE).items]
@@ -145,7 +144,6 @@ class _Files:
         return variables
 
     def file(self, part: Part, folder: Path, place: str) -> Path:
-        """Return the file that a part names, from `folder`."""
         path = self.local_path(part, folder, place)
         if not path.is_file():
             raise InputError(place, expected="an existing file", got=str(part.value))

@@ -35,7 +35,6 @@ class Part:
         return self.value if isinstance(self.value, list) else [self]
 
     def with_parts(self, parts: Mapping[str, Part]) -> Part:
-        """Return the mapping with `parts` added or replaced."""
         return Part({**self.mapping, **parts}, self.place)
 
     def without(self, name: str) -> Part:

@@ -60,8 +60,6 @@ class VolumeHints(Strict):
 
 @dataclass(frozen=True)
 class Build:
-    """A build context, and the options of its build."""
-
     context: Path
     dockerfile: str
     inline: str | None

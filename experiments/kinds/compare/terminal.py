@@ -47,7 +47,6 @@ _OPERATIONS_MOST = 20  # rows; all are in the report
 
 
 def print_result(_: Mapping[str, Any], console: Console, page: Path) -> None:
-    """Print the summary of the run in the page's folder."""
     print_summary(read_folder(page.parent), console, page)
 
 

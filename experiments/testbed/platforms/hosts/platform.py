@@ -316,7 +316,6 @@ class HostsPlatform(StackFleet):
 
 
 def _raise_all(errors: Sequence[EnvironmentMissing]) -> None:
-    """Raise the errors as one, if there are any."""
     if len(errors) == 1:
         raise errors[0]
     if errors:

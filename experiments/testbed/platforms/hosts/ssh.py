@@ -94,7 +94,6 @@ class Remote:
         self._run_boot("install", experiment, text=json.dumps(machine).encode())
 
     def start(self, experiment: str) -> None:
-        """Start the machine's program."""
         self._run_boot("start", experiment)
 
     def stop(self, experiment: str) -> None:

@@ -109,7 +109,6 @@ class LocustTest:
             return {row["Name"]: row for row in csv.DictReader(file)}
 
     def records(self) -> pl.DataFrame:
-        """The records of all workers."""
         files = sorted(self.folder.glob("records-*.jsonl"))
         return pl.concat([pl.read_ndjson(file) for file in files]).sort("index")
 

@@ -22,7 +22,6 @@ from experiments.tests.spec_fixture import design, write
 
 
 def refused(directory: Path, *tables: str, keys: str = "", csv: str = "user\nann\n") -> str:
-    """The key that is refused."""
     with pytest.raises(InputError) as error:
         read(directory, *tables, keys=keys, csv=csv)
     return error.value.place.rsplit(" ", 1)[1]

@@ -34,7 +34,6 @@ def run() -> FakeRun:
 
 
 def printed(summary: Mapping[str, Any], report: Path | None, width: int = 100) -> str:
-    """Return the output of a terminal of that width."""
     screen = io.StringIO()
     plan, arms = summary.get("plan") or {}, list(summary.get("arms") or {})
     run = RunFolder(Path("/nowhere/run"), summary=dict(summary), plan=plan, arms=arms)
