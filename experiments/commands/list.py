@@ -78,7 +78,7 @@ def list_(
     """
     fleets, unknown = _fleets(chosen)
     runs = _runs(results)
-    own_designs, built_in = _own_designs(runs), _designs(runs)
+    own_designs, built_in = _designs(runs, Path()), _designs(runs)
     if as_json:
         designs = [*own_designs, *built_in]
         print_json({"designs": designs, "fleets": fleets, "unknown": unknown, "runs": runs})
@@ -111,11 +111,12 @@ def _fleets(chosen: Chosen) -> tuple[list[FleetRow] | None, str]:
         return None, f"{error.place} does not answer: {error.got}"
 
 
-def _own_designs(runs: Sequence[_RunRow]) -> list[_DesignRow]:
-    """Return the designs in this folder, each under the name that other commands accept."""
+def _designs(runs: Sequence[_RunRow], folder: Path | None = None) -> list[_DesignRow]:
+    """Return the built-in designs, or those in a folder, under names that other commands accept."""
     from experiments.design import designs_available
 
-    return [_design_or_trouble(f"./{name}", runs) for name in designs_available(Path())]
+    names = [f"./{name}" for name in designs_available(folder)] if folder else designs_available()
+    return [_design_or_trouble(name, runs) for name in names]
 
 
 def _design_or_trouble(name: str, runs: Sequence[_RunRow]) -> _DesignRow:
@@ -124,12 +125,6 @@ def _design_or_trouble(name: str, runs: Sequence[_RunRow]) -> _DesignRow:
     except InputError:
         hint = f"`sparecraft check {name}` says what is wrong with it"
         return {"name": name, "minutes": None, "last": None, "question": hint}
-
-
-def _designs(runs: Sequence[_RunRow]) -> list[_DesignRow]:
-    from experiments.design import designs_available
-
-    return [_design_or_trouble(name, runs) for name in designs_available()]
 
 
 def _design(name: str, runs: Sequence[_RunRow]) -> _DesignRow:

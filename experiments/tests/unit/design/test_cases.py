@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from experiments.commands.list import _own_designs
+from experiments.commands.list import _designs
 from experiments.design import load_design
 from experiments.design.cases import merge, names_in
 from experiments.design.design import find_design
@@ -55,7 +55,7 @@ def test_a_case_is_found_and_listed_as_if_it_had_a_folder(
     assert find_design("night", shop.parent) == (shop, "night")
     monkeypatch.chdir(shop.parent)
     assert find_design("night") == find_design("./night") == (shop, "night")
-    assert [row["name"] for row in _own_designs([])] == ["./day", "./night", "./shop"]
+    assert [row["name"] for row in _designs([], Path())] == ["./day", "./night", "./shop"]
     with pytest.raises(InputError, match=r"\./evening"):
         find_design("./evening")
     (shop / "experiment.toml").write_text("[[cases]\n")
