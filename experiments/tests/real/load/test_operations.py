@@ -11,7 +11,7 @@ import pytest
 from experiments.load.plan import LoadPlan
 from experiments.tests.load_fixture import run
 from experiments.tests.operations_fixture import USERS, planned, read
-from experiments.tests.rest_shop import rest_shop
+from experiments.tests.rest_shop import Shop, rest_shop
 
 of_each_worker = pytest.mark.parametrize("worker", ["native", "locust"])
 
@@ -63,8 +63,16 @@ checks = [{ text = "y" }]
 """
 
 
-def plan_of(directory: Path, url: str, tables: str, keep_alive: bool = True) -> LoadPlan:
-    return planned(read(directory, tables, keys=USERS), url, 1.0, 2.0, keep_alive=keep_alive)
+def sent(
+    directory: Path, tables: str, worker: str, gives_tokens: bool = True, keep_alive: bool = True
+) -> tuple[Shop, LoadPlan, pl.DataFrame]:
+    design = read(directory, tables, keys=USERS)
+    with rest_shop() as shop:
+        shop.gives_tokens = gives_tokens
+        plan = planned(design, shop.url, 1.0, 2.0, keep_alive=keep_alive)
+        records, status = run(directory, plan, worker=worker)
+    assert status.state == "done", status
+    return shop, plan, records
 
 
 @of_each_worker
@@ -72,10 +80,7 @@ def plan_of(directory: Path, url: str, tables: str, keep_alive: bool = True) -> 
 def test_connections_are_used_again_unless_the_load_says_no(
     tmp_path: Path, worker: str, keep_alive: bool
 ) -> None:
-    with rest_shop() as shop:
-        plan = plan_of(tmp_path, shop.url, ALONE, keep_alive=keep_alive)
-        records, status = run(tmp_path, plan, worker=worker)
-    assert status.state == "done", status
+    shop, _, records = sent(tmp_path, ALONE, worker, keep_alive=keep_alive)
     assert len(shop.asked) == records.height
     closing = [request.headers.get("Connection") == "close" for request in shop.asked]
     if keep_alive:
@@ -94,10 +99,7 @@ def outcomes(records: pl.DataFrame) -> dict[tuple[str, str], int]:
 def test_each_operation_is_asked_as_it_says_and_judged_by_its_checks(
     tmp_path: Path, worker: str
 ) -> None:
-    with rest_shop() as shop:
-        plan = plan_of(tmp_path / "design", shop.url, ALONE)
-        records, status = run(tmp_path, plan, worker=worker)
-    assert status.state == "done"
+    shop, _, records = sent(tmp_path, ALONE, worker)
     assert set(outcomes(records)) == {
         ("echo", "ok"),
         ("head", "ok"),
@@ -105,16 +107,10 @@ def test_each_operation_is_asked_as_it_says_and_judged_by_its_checks(
         ("gone", "bad_status"),
         ("wrong", "bad_content"),
     }
-    records_by_name = {record["name"]: record for record in records.iter_rows(named=True)}
-    assert (records_by_name["gone"]["status"], records_by_name["gone"]["reason"]) == (
-        404,
-        "status 404",
-    )
-    assert (records_by_name["wrong"]["status"], records_by_name["wrong"]["reason"]) == (
-        200,
-        "check 1",
-    )
-    assert (records_by_name["echo"]["bytes"], records_by_name["head"]["bytes"]) == (9, 0)
+    by_name = {record["name"]: record for record in records.iter_rows(named=True)}
+    assert (by_name["gone"]["status"], by_name["gone"]["reason"]) == (404, "status 404")
+    assert (by_name["wrong"]["status"], by_name["wrong"]["reason"]) == (200, "check 1")
+    assert (by_name["echo"]["bytes"], by_name["head"]["bytes"]) == (9, 0)
     assert {request.body for request in shop.asked if request.method == "PUT"} == {
         b"hello ann",
         b"hello bob",
@@ -123,20 +119,14 @@ def test_each_operation_is_asked_as_it_says_and_judged_by_its_checks(
 
 @of_each_worker
 def test_a_session_keeps_its_token_and_its_cookie(tmp_path: Path, worker: str) -> None:
-    with rest_shop() as shop:
-        plan = plan_of(tmp_path / "design", shop.url, LOG_IN)
-        records, status = run(tmp_path, plan, worker=worker)
-    assert status.state == "done"
+    _, plan, records = sent(tmp_path, LOG_IN, worker)
     assert records.height == len(plan.offsets_s)
     assert set(outcomes(records)) == {("log in", "ok"), ("buy", "ok")}
     assert records["session"].unique().to_list() == ["shopper"]
     for _, steps in records.group_by("session_number"):
-        session_records = steps.sort("index")
-        assert session_records["name"].to_list() == ["log in", "buy", "buy"][: steps.height]
-        done_s, begun_s = (
-            session_records["done_s"].to_list(),
-            session_records["intended_s"].to_list(),
-        )
+        session = steps.sort("index")
+        assert session["name"].to_list() == ["log in", "buy", "buy"][: steps.height]
+        done_s, begun_s = session["done_s"].to_list(), session["intended_s"].to_list()
         for end_s, begin_s, think_s in zip(done_s, begun_s[1:], (0.02, 0.0), strict=False):
             assert begin_s - end_s == pytest.approx(think_s, abs=1e-5)
     assert (records["lag_ms"] >= 0).all()
@@ -147,11 +137,7 @@ def test_a_session_keeps_its_token_and_its_cookie(tmp_path: Path, worker: str) -
 def test_a_token_that_never_comes_fails_its_step_by_name_and_the_rest_is_not_reached(
     tmp_path: Path, worker: str
 ) -> None:
-    with rest_shop() as shop:
-        shop.gives_tokens = False
-        plan = plan_of(tmp_path / "design", shop.url, LOG_IN)
-        records, status = run(tmp_path, plan, worker=worker)
-    assert status.state == "done"
+    shop, plan, records = sent(tmp_path, LOG_IN, worker, gives_tokens=False)
     assert records.height == len(plan.offsets_s)
     assert set(outcomes(records)) == {("log in", "bad_content"), ("buy", "unreached")}
     log_in = records.filter(pl.col("name") == "log in")

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from core.errors import InputError
 from experiments.design import Design, load_design
 from experiments.design.experiment import Fault, Repeat, Selector
-from experiments.design.injections import injections, most_at_once, peers_of, selected
-from experiments.design.schedule import GAP_S_MIN, blocks, fault_begins, phase_windows
+from experiments.design.injections import Injection, injections, most_at_once, peers_of, selected
+from experiments.design.schedule import GAP_S_MIN, Block, blocks, fault_begins, phase_windows
 from experiments.tests.called import answer, call
 from experiments.tests.spec_fixture import TOML, write
 from random_tests import examples
@@ -45,6 +45,11 @@ def changed(directory: Path, fault: str) -> Design:
     """The fixture's design with another first fault."""
     assert CRASH in TOML
     return load_design(write(directory, toml=TOML.replace(CRASH, fault)))
+
+
+def of_first_fault(read: Design, block: Block) -> list[Injection]:
+    drawn = injections(read.experiment, read.fleet, block)
+    return [injection for injection in drawn if injection.fault == 0]
 
 
 @given(st.sampled_from(LAWS), st.integers(2, 50), st.integers(0, 2**63 - 1))
@@ -87,14 +92,9 @@ def test_both_arms_meet_a_recurring_fault_at_the_same_times(tmp_path: Path) -> N
         'repeat = { distribution = "poisson", gap_s = 5, times_max = 8 }\n'
     )
     read = changed(tmp_path, fault)
-    first, second, third = blocks(read.experiment)[:3]
     times = [
-        [
-            injection.at_s
-            for injection in injections(read.experiment, read.fleet, block)
-            if injection.fault == 0
-        ]
-        for block in (first, second, third)
+        [injection.at_s for injection in of_first_fault(read, block)]
+        for block in blocks(read.experiment)[:3]
     ]
     assert times[0] == times[1] != times[2]
     assert times[0][0] == times[2][0] == 25.0  # warm-up and at_s
@@ -137,34 +137,23 @@ parameters = { peers = "web, db-2" }
 """
 
 
+def seeds(read: Design, block: Block) -> set[Any]:
+    drawn = of_first_fault(read, block)
+    return {step.parameters["seed"] for injection in drawn for step in injection.steps}
+
+
 def test_a_switch_is_all_machines_of_every_tier_with_one_seed(tmp_path: Path) -> None:
     read = changed(tmp_path, FLAKY)
     names = selected(Selector(all=True), read.fleet)
     assert names == ("web-1", "web-2", "web-3", "web-4", "db-1", "db-2", "db-3")
     first, _, later = blocks(read.experiment)[:3]
-    seeds = [
-        {
-            step.parameters["seed"]
-            for injection in injections(read.experiment, read.fleet, block)
-            for step in injection.steps
-            if step.kind == "net.flaky"
-        }
-        for block in (first, later)
-    ]
-    assert [len(block_seeds) for block_seeds in seeds] == [1, 1]
-    assert seeds[0] != seeds[1]
-    drawn = [
-        injection
-        for injection in injections(read.experiment, read.fleet, first)
-        if injection.fault == 0
-    ]
+    assert len(seeds(read, first)) == len(seeds(read, later)) == 1
+    assert seeds(read, first) != seeds(read, later)
+    drawn = of_first_fault(read, first)
     assert {name for injection in drawn for name in injection.machines} == set(names)
     assert len(most_at_once(drawn, read.fleet)["db"].machines) == 3
     seeded = changed(tmp_path, FLAKY.replace("gap_s = 2", "gap_s = 2, seed = 5"))
-    drawn = injections(seeded.experiment, seeded.fleet, first)
-    assert {
-        injection.steps[0].parameters["seed"] for injection in drawn if injection.fault == 0
-    } == {5}
+    assert seeds(seeded, first) == {5}
 
 
 def test_peers_are_named_by_machine_or_tier_and_told_by_address(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,38 +47,32 @@ def test_a_standby_is_noted_by_what_its_role_says_of_state() -> None:
         assert pairs == ({("store", code), ("direct", code)} if code else set())
 
 
+def codes_of_tiers(read: Design, arbiter: str, **tiers: Mapping[str, object]) -> list[str]:
+    """The notes on a fleet of these tiers, changes of the design's web, one behind an arbiter."""
+    web = read.fleet.tiers["web"]
+    changes = {
+        "tiers": {name: web.model_copy(update=values) for name, values in tiers.items()},
+        "arbiters": {arbiter: next(iter(read.fleet.arbiters.values()))},
+    }
+    fleet = read.fleet.model_copy(update=changes)
+    return [note.code for note in notes_on(fleet, read.roles, True)]
+
+
 def test_a_standby_of_a_tier_that_is_promoted_is_none_of_these(tmp_path: Path) -> None:
     read = design(tmp_path)
-    tiers = {
-        "store": read.fleet.tiers["web"].model_copy(
-            update={"role": "redis", "standby": 1, "calls": ("sentinels",)}
-        ),
-        "sentinels": read.fleet.tiers["web"].model_copy(
-            update={"role": "redis-sentinel", "calls": ()}
-        ),
-    }
-    fleet = read.fleet.model_copy(
-        update={"tiers": tiers, "arbiters": {"store": next(iter(read.fleet.arbiters.values()))}}
-    )
-    assert [note.code for note in notes_on(fleet, read.roles, True)] == []
-    alone = {"store": tiers["store"].model_copy(update={"calls": ()})}
-    fleet = fleet.model_copy(update={"tiers": alone})
-    assert [note.code for note in notes_on(fleet, read.roles, True)] == ["spare-without-state"]
+    sentinels = {"role": "redis-sentinel", "calls": ()}
+    store = {"role": "redis", "standby": 1, "calls": ("sentinels",)}
+    assert codes_of_tiers(read, "store", store=store, sentinels=sentinels) == []
+    alone = {**store, "calls": ()}
+    assert codes_of_tiers(read, "store", store=alone) == ["spare-without-state"]
 
 
-def test_a_tier_that_promotes_itself_is_noted_if_a_loss_leaves_too_few(tmp_path: Path) -> None:
-    read = design(tmp_path)
-    for nodes, expected in ((2, ["too-few-to-promote"]), (3, [])):
-        tier = read.fleet.tiers["web"].model_copy(
-            update={"role": "mariadb-galera", "nodes": nodes, "standby": 1, "calls": ()}
-        )
-        fleet = read.fleet.model_copy(
-            update={
-                "tiers": {"db": tier},
-                "arbiters": {"db": next(iter(read.fleet.arbiters.values()))},
-            }
-        )
-        assert [note.code for note in notes_on(fleet, read.roles, True)] == expected
+@pytest.mark.parametrize(("nodes", "expected"), [(2, ["too-few-to-promote"]), (3, [])])
+def test_a_tier_that_promotes_itself_is_noted_if_a_loss_leaves_too_few(
+    tmp_path: Path, nodes: int, expected: list[str]
+) -> None:
+    tier = {"role": "mariadb-galera", "nodes": nodes, "standby": 1, "calls": ()}
+    assert codes_of_tiers(design(tmp_path), "db", db=tier) == expected
 
 
 def test_every_role_of_sparecraft_s_that_a_tier_may_have_says_what_state_it_keeps() -> None:

@@ -96,19 +96,19 @@ def test_a_run_whose_tables_are_gone_keeps_its_figures(
     assert old.gains == lines[1].gains
 
 
-def _changed(run: Path, folder: Path, **changes: object) -> Path:
+def _lines(run: Path, folder: Path, **changes: object) -> list[Run]:
+    """The lines of a copy of the run with changes of its result."""
     shutil.copytree(run, folder)
     body = json.loads((folder / "result.json").read_text())
     (folder / "result.json").write_text(json.dumps({**body, **changes}))
-    return folder
+    return lines_of(NightRun(START, 0, 7.5), folder, folder.parents[1], T0)
 
 
 def test_nodt_and_utilisation_of_a_capacity_run_are_kept(run: Path, tmp_path: Path) -> None:
     wiki = {"nodt_per_s": {"value": 41.0, "low": 40.0, "high": 42.0}, "utilisation": 0.93}
     none = {"nodt_per_s": None, "utilisation": None}
     body = {"workloads": {"wiki": wiki, "search": none}}
-    folder = _changed(run, tmp_path / "cache" / "one", kind="capacity", capacity=body, slo=None)
-    (line,) = lines_of(NightRun(START, 0, 7.5), folder, tmp_path, T0)
+    (line,) = _lines(run, tmp_path / "cache" / "one", kind="capacity", capacity=body, slo=None)
     assert line.levels == {"nodt_per_s/wiki": 41.0, "utilisation/wiki": 0.93}
 
 
@@ -118,8 +118,7 @@ def test_the_utilisation_that_a_planned_run_measured_is_kept_by_tier(
     body = json.loads((run / "result.json").read_text())["compare"]
     tiers = {"web": {"measured": 0.41}, "db": {"measured": None}}
     changed = {**body, "arms": {}, "predicted": {"utilisation": tiers}}
-    folder = _changed(run, tmp_path / "wiki" / "planned", compare=changed)
-    (line,) = lines_of(NightRun(START, 0, 7.5), folder, tmp_path, T0)
+    (line,) = _lines(run, tmp_path / "wiki" / "planned", compare=changed)
     assert line.levels == {"utilisation/web": 0.41}
 
 
@@ -131,8 +130,7 @@ def test_the_utilisation_that_a_planned_run_measured_is_kept_by_tier(
 def test_a_result_of_another_shape_is_a_line_that_is_not_valid(
     run: Path, tmp_path: Path, changes: dict[str, object]
 ) -> None:
-    folder = _changed(run, tmp_path / "wiki" / "one", **changes)
-    (line,) = lines_of(NightRun(START, 0, 2.0), folder, tmp_path, T0)
+    (line,) = _lines(run, tmp_path / "wiki" / "one", **changes)
     assert not line.valid
     assert line.reasons
 
@@ -141,13 +139,11 @@ def test_a_kind_without_arms_has_one_line_and_who_stopped_a_run_is_kept(
     run: Path, tmp_path: Path
 ) -> None:
     dice = {"kind": "dice", "dice": {"sixes": 3}, "slo": None, "found": "3 sixes"}
-    folder = _changed(run, tmp_path / "cache" / "one", **dice)
-    (line,) = lines_of(NightRun(START, 0, 7.5), folder, tmp_path, T0)
+    (line,) = _lines(run, tmp_path / "cache" / "one", **dice)
     assert (line.kind, line.arm, line.valid) == ("dice", None, read_result(run)["valid"])
     assert (line.found, line.stopped) == ("3 sixes", "")
     stop = {"by": "guard", "reason": "p99 900 ms"}
-    folder = _changed(run, tmp_path / "wiki" / "one", stopped=stop)
-    lines = lines_of(NightRun(START, 1, 7.5), folder, tmp_path, T0)
+    lines = _lines(run, tmp_path / "wiki" / "one", stopped=stop)
     assert {line.stopped for line in lines} == {"guard"}
 
 
