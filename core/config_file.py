@@ -185,8 +185,7 @@ class ConfigFile:
         try:
             yield
         except InputError as error:
-            parts = {"expected": error.expected, "got": error.got, "hint": error.hint}
-            raise self.error(*key, **parts) from error
+            raise error.at(self.place(*key)) from error
 
     def refuse(self, problem: Problem) -> InputError:
         got, hint = problem.got, problem.hint
@@ -223,9 +222,7 @@ def parse_json(text: str, path: Path) -> ConfigFile:
             str(path), expected="valid JSON", got=str(error), hint="Correct that line."
         ) from error
     if not isinstance(values, dict):
-        raise InputError(
-            str(path), expected="a JSON object", got=type(values).__name__, hint="Correct it."
-        )
+        raise InputError(str(path), expected="a JSON object", got=type(values).__name__)
     return ConfigFile(path, values, cache(lambda: key_lines(text)))
 
 
@@ -272,9 +269,7 @@ def parse_tfvars(text: str, path: Path) -> ConfigFile:
             hint="Correct that line.",
         ) from error
     except LarkError as error:
-        raise InputError(
-            str(path), expected="valid HCL", got=str(error), hint="Correct it."
-        ) from error
+        raise InputError(str(path), expected="valid HCL", got=str(error)) from error
     lines = key_lines(text, unique_in=path)
     return ConfigFile(path, values, lambda: lines)
 
@@ -367,9 +362,7 @@ def key_lines(text: str, unique_in: Path | None = None) -> dict[Key, int]:
             case "mark" if token.group() in "=:" and pending is not None:
                 if unique_in is not None and pending in lines:
                     place = f"{unique_in}:{pending_line}: {'.'.join(str(part) for part in pending)}"
-                    raise InputError(
-                        place, expected="each key once", got="it a second time", hint="Correct it."
-                    )
+                    raise InputError(place, expected="each key once", got="it a second time")
                 lines[pending] = pending_line
                 value_of, pending = pending, None
             case "mark" if token.group() in "{[":

@@ -46,6 +46,10 @@ class SparecraftError(Exception):
         self.hint = hint
         self.also = tuple(also)
 
+    def at(self, place: str) -> InputError:
+        """Return this error, as one of the user's input, at another place."""
+        return InputError(place, expected=self.expected, got=self.got, hint=self.hint)
+
     def to_json(self) -> dict[str, object]:
         """Return the four parts, and those of further errors."""
         parts = {name: getattr(self, name) for name in ("place", "expected", "got", "hint")}

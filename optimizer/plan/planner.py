@@ -135,16 +135,14 @@ def make_plan(
     if request.missing:
         reasons = (*invalid_run, *report_thin_evidence(request.missing))
         missing = (*request.missing, *request.thin)
-        return PlanResult(
-            replace(frame, feasible=None, insufficient=missing, reasons=reasons), case
-        )
+        plan = replace(frame, feasible=None, insufficient=missing, reasons=reasons)
+        return PlanResult(plan, case)
     try:
         hardened = solve_hardened(request, deadline)
     except OutOfTimeError as error:
         reasons = (*invalid_run, *report_timeout(error))
-        return PlanResult(
-            replace(frame, feasible=None, insufficient=request.thin, reasons=reasons), case
-        )
+        plan = replace(frame, feasible=None, insufficient=request.thin, reasons=reasons)
+        return PlanResult(plan, case)
     except TooManyPlacementsError as error:
         raise request.placement_error(error) from error
     request, problem, solution = hardened.request, hardened.problem, hardened.solution

@@ -127,9 +127,7 @@ def rates_from(table: Mapping[str, Any], place: str = "rates") -> UncertainRates
             **figures, others={n: v for n, v in table.items() if n not in UNCERTAIN}
         )
     except InputError as error:
-        raise InputError(
-            f"{place}.{error.place}", expected=error.expected, got=error.got, hint=error.hint
-        ) from error
+        raise error.at(f"{place}.{error.place}") from error
 
 
 def _read(name: str, value: Any) -> Any:
@@ -138,9 +136,7 @@ def _read(name: str, value: Any) -> Any:
     try:
         return _read_rate(value) if name == "crash_per_year" else _read_time(value)
     except InputError as error:
-        raise InputError(
-            f"{name}.{error.place}", expected=error.expected, got=error.got, hint=error.hint
-        ) from error
+        raise error.at(f"{name}.{error.place}") from error
 
 
 def _read_rate(table: Mapping[str, Any]) -> RatePosterior:

@@ -75,8 +75,7 @@ class PlanRequest:
         """Return the error at the line of plan.toml that has the domains."""
         if self.source is None:
             return error
-        parts = {"expected": error.expected, "got": error.got, "hint": error.hint}
-        return self.source.error("domains", error.level, **parts)
+        return error.at(self.source.place("domains", error.level))
 
 
 class Choices(TypedDict, total=False):
@@ -256,8 +255,7 @@ def _check_names(file: PlanFile, book: PriceBook, region: str) -> None:
     try:
         book.instances(region)
     except InputError as error:
-        place = source.place("prices", "region") if stated else "--region"
-        raise InputError(place, expected=error.expected, got=error.got, hint=error.hint) from error
+        raise error.at(source.place("prices", "region") if stated else "--region") from error
     tiers = [(("tiers", number, "instance_types"), t) for number, t in enumerate(plan.tiers)]
     for key, table in (*_tables_by_types(plan), *tiers):
         for name in table.instance_types or ():

@@ -18,7 +18,7 @@ import numpy as np
 from core.tolerances import LOG_ROUNDING
 from optimizer.plan.solve.deadline import Deadline
 from optimizer.plan.solve.options import Option
-from optimizer.plan.solve.presolve import Pool, budget, eligible_pools
+from optimizer.plan.solve.presolve import Pool, bounds, budget, eligible_pools
 from optimizer.plan.solve.problem import Path, Problem, violations
 from optimizer.plan.solve.table import find_undominated
 
@@ -38,14 +38,16 @@ def fleets_by_cost(problem: Problem, deadline: Deadline) -> Iterator[Path]:
     Ends after PARTIAL_MOST partial paths, or at the deadline.
     """
     free = replace(problem, latency_ms_max={}, degraded=None)
-    tiers = [_options_by_level(pool) for pool in eligible_pools(problem)]
-    rest = _least_behind(tiers)
+    pools = eligible_pools(problem)
+    tiers = [_options_by_level(pool) for pool in pools]
+    usd_behind = bounds(pools, [pool.columns.usd for pool in pools]).after
+    loss_behind = bounds(pools, [pool.columns.loss for pool in pools]).after
     most = budget(problem) * (1.0 + LOG_ROUNDING)
-    if (1 not in rest[0]) or rest[0][1][1] > most:
+    if 1 not in loss_behind[0] or loss_behind[0][1] > most:
         return
     order = itertools.count()
     heap: list[tuple[float, int, float, int, tuple[Option, ...]]]
-    heap = [(rest[0][1][0], next(order), 0.0, 1, ())]
+    heap = [(usd_behind[0][1], next(order), 0.0, 1, ())]
     known_kinds: set[Kind] = set()
     for _ in range(PARTIAL_MOST):
         if not heap or deadline.left_s() <= 0.0:
@@ -60,11 +62,10 @@ def fleets_by_cost(problem: Problem, deadline: Deadline) -> Iterator[Path]:
         spent = sum(o.usd_per_month for o in path)
         for option, loss in tiers[tier].get(level, ()):
             next_level = level * option.replicas
-            if next_level not in rest[tier + 1]:
+            if next_level not in loss_behind[tier + 1]:
                 continue
-            usd, least = rest[tier + 1][next_level]
-            if lost + loss + least <= most:
-                cost = spent + option.usd_per_month + usd
+            if lost + loss + loss_behind[tier + 1][next_level] <= most:
+                cost = spent + option.usd_per_month + usd_behind[tier + 1][next_level]
                 item = (cost, next(order), lost + loss, next_level, (*path, option))
                 heapq.heappush(heap, item)
 
@@ -87,26 +88,3 @@ def _options_by_level(pool: Pool) -> dict[int, list[tuple[Option, float]]]:
             option = pool.option(int(i))
             by_level.setdefault(option.upstream, []).append((option, float(c.loss[i])))
     return by_level
-
-
-def _least_behind(
-    tiers: list[dict[int, list[tuple[Option, float]]]],
-) -> list[dict[int, tuple[float, float]]]:
-    """Return the least cost and the least loss of the remaining tiers, by tier and level."""
-    last = tiers[-1].items()
-    levels = {level * o.replicas: (0.0, 0.0) for level, options in last for o, _ in options}
-    least_by_tier = [levels]
-    for tier in reversed(tiers):
-        least: dict[int, tuple[float, float]] = {}
-        for level, options in tier.items():
-            ways = [
-                (o.usd_per_month + behind[0], loss + behind[1])
-                for o, loss in options
-                if level * o.replicas in levels
-                for behind in [levels[level * o.replicas]]
-            ]
-            if ways:
-                least[level] = (min(usd for usd, _ in ways), min(loss for _, loss in ways))
-        least_by_tier.append(least)
-        levels = least
-    return least_by_tier[::-1]

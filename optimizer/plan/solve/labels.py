@@ -157,18 +157,30 @@ def _reduce(problem: Problem, pools: list[Pool], best: Path | None, check: Check
 def _find_fast_alone(problem: Problem, pools: Sequence[Pool], t: int, check: Check) -> Mask:
     """Return a mask of the options of tier t that are fast enough with the largest other tiers."""
     largest = [largest_of(problem, pool) for pool in pools]
-    c, sizes = pools[t].columns, _sizes(problem, pools[t].columns)
-    alive = np.zeros(len(c.usd), dtype=bool)
+    c = pools[t].columns
+
+    def slow(i: int) -> bool:
+        return too_slow(problem, (*largest[:t], pools[t].option(i), *largest[t + 1 :]))
+
+    return _find_fast(-_sizes(problem, c), c.needed * c.vcpus, slow, check)
+
+
+def _find_fast(times: Floats, order: Floats, slow: Callable[[int], bool], check: Check) -> Mask:
+    """Return a mask of the rows of `times` that are not `slow`.
+
+    A row with no lower figure than a slow one is slow as well. The middle one by `order` is asked
+    each time.
+    """
+    alive = np.zeros(len(times), dtype=bool)
     undecided = ~alive
     while undecided.any():
         check()
         rows = np.flatnonzero(undecided)
-        i = int(rows[np.argsort(c.needed[rows] * c.vcpus[rows])[len(rows) // 2]])
-        path = (*largest[:t], pools[t].option(i), *largest[t + 1 :])
-        if too_slow(problem, path):
-            undecided &= ~np.all(sizes <= sizes[i], axis=1)
+        i = int(rows[np.argsort(order[rows])[len(rows) // 2]])
+        if slow(i):
+            undecided &= ~np.all(times >= times[i], axis=1)
         else:
-            faster = np.all(sizes >= sizes[i], axis=1)
+            faster = np.all(times <= times[i], axis=1)
             alive |= faster
             undecided &= ~faster
     return alive
@@ -376,20 +388,12 @@ class _Route:
             return labels
         used, first = np.unique(labels.law, return_index=True)
         laws = self._laws[t].all()[used]
-        size = laws.sum(axis=1)
-        alive = np.zeros(len(used), dtype=bool)
-        undecided = ~alive
-        while undecided.any():
-            self._check()
-            rows = np.flatnonzero(undecided)
-            i = rows[np.argsort(size[rows])[len(rows) // 2]]
+
+        def slow(i: int) -> bool:
             path = (*self._largest[:t], *self._path(t, labels, int(first[i])))
-            if too_slow(self._problem, path):
-                undecided &= ~np.all(laws >= laws[i], axis=1)
-            else:
-                better = np.all(laws <= laws[i], axis=1)
-                alive |= better
-                undecided &= ~better
+            return too_slow(self._problem, path)
+
+        alive = _find_fast(laws, laws.sum(axis=1), slow, self._check)
         return labels.keep(np.isin(labels.law, used[alive]))
 
     def _path(self, t: int, labels: Labels, i: int) -> Path:

@@ -25,7 +25,7 @@ outside of the solver.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -47,12 +47,13 @@ from optimizer.plan.solve.presolve import (
     bounds,
     budget,
     cost,
+    degraded_servers,
     eligible_pools,
     keep_affordable,
     keep_front,
     weights_at,
 )
-from optimizer.plan.solve.problem import Path, Problem, too_slow, violations
+from optimizer.plan.solve.problem import Path, Problem, find_last, too_slow, violations
 
 LIMIT_S = 120.0
 _CUTS_MAX = 2_000
@@ -349,8 +350,7 @@ def _find_no_faster(problem: Problem, pool: Pool, corner: Option) -> list[int]:
     below = (c.upstream == corner.upstream) & (c.replicas == corner.replicas)
     below &= (c.needed <= corner.needed) & (c.vcpus <= corner.instance.vcpus)
     if problem.degraded is not None:
-        left = np.minimum(c.needed, c.nodes - problem.degraded.nodes_down)
-        below &= left <= problem.degraded.servers(corner)
+        below &= degraded_servers(problem.degraded, c) <= problem.degraded.servers(corner)
     return [int(i) for i in np.flatnonzero(below)]
 
 
@@ -368,9 +368,9 @@ def _raise_tiers(problem: Problem, pools: list[Pool], slow: Path, order: Sequenc
             return too_slow(problem, (*path[:t], corner, *path[t + 1 :]))
 
         sizes = sorted({float(v) for v in c.vcpus[in_group] if v > path[t].instance.vcpus})
-        path[t] = _find_last([path[t], *(_resize(path[t], vcpus=v) for v in sizes)], still_slow)
+        path[t] = find_last([path[t], *(_resize(path[t], vcpus=v) for v in sizes)], still_slow)
         counts = sorted({int(n) for n in c.needed[in_group] if n > path[t].needed})
-        path[t] = _find_last([path[t], *(_resize(path[t], needed=n) for n in counts)], still_slow)
+        path[t] = find_last([path[t], *(_resize(path[t], needed=n) for n in counts)], still_slow)
     return tuple(path)
 
 
@@ -385,12 +385,3 @@ def _make_corner(problem: Problem, option: Option) -> Option:
 def _resize(option: Option, vcpus: float | None = None, needed: int | None = None) -> Option:
     machine = option.instance if vcpus is None else replace(option.instance, vcpus=vcpus)
     return replace(option, instance=machine, needed=option.needed if needed is None else needed)
-
-
-def _find_last(corners: list[Option], holds: Callable[[Option], bool]) -> Option:
-    """Return the last corner for which it holds, by bisection; it holds for the first."""
-    low, high = 0, len(corners)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if holds(corners[middle]) else (low, middle)
-    return corners[low]

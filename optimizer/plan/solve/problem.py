@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from core.arrays import Floats
 from optimizer.plan.solve.options import Degraded, Option
@@ -14,6 +14,7 @@ FAMILIES = ("availability", "utilisation", "collision", "latency", "degraded")
 
 Path = tuple[Option, ...]
 Laws = Floats  # (n, any): n laws of a time, each a few numbers; larger is slower
+_Corner = TypeVar("_Corner")
 
 
 class Latency(Protocol):
@@ -149,3 +150,12 @@ def _degraded_slow(problem: Problem, path: Path) -> Iterator[bool]:
 
 def _is_within(problem: Problem, percentiles: Mapping[int, float]) -> bool:
     return all(percentiles[q] <= limit for q, limit in problem.latency_ms_max.items())
+
+
+def find_last(corners: Sequence[_Corner], holds: Callable[[_Corner], bool]) -> _Corner:
+    """Return the last corner for which it holds, by bisection; it holds for the first."""
+    low, high = 0, len(corners)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(corners[middle]) else (low, middle)
+    return corners[low]

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 from core.tolerances import CENT, GAP_LEAST, LOG_ROUNDING
 from optimizer.plan.solve.deadline import Deadline
+from optimizer.plan.solve.problem import find_last
 from optimizer.plan.solve.schedule import (
     USD,
     Bought,
@@ -433,33 +434,18 @@ class _Search:
         assert slow is not None
         current = list(sizes)
         for t in order:
-            pool = self._pools[t]
-            for field, values in (
-                (1, sorted({design.vcpus for design in pool if design.vcpus > current[t][1]})),
-                (
-                    0,
-                    sorted(
-                        {
-                            design.needed[period]
-                            for design in pool
-                            if design.needed[period] > current[t][0]
-                        }
-                    ),
-                ),
-            ):
-                low, high = -1, len(values)
-                while high - low > 1:
-                    middle = (low + high) // 2
-                    trial = list(current)
-                    trial[t] = _replace_field(current[t], field, values[middle])
-                    low, high = (middle, high) if slow(period, tuple(trial)) else (low, middle)
-                if low >= 0:
-                    current[t] = _replace_field(current[t], field, values[low])
+
+            def still_slow(size: tuple[int, float], t: int = t) -> bool:
+                return slow(period, (*current[:t], size, *current[t + 1 :]))
+
+            servers, vcpus = current[t]
+            larger = sorted({d.vcpus for d in self._pools[t] if d.vcpus > vcpus})
+            current[t] = find_last([current[t], *((servers, v) for v in larger)], still_slow)
+            vcpus = current[t][1]
+            counts = (d.needed[period] for d in self._pools[t])
+            more = sorted({count for count in counts if count > servers})
+            current[t] = find_last([current[t], *((n, vcpus) for n in more)], still_slow)
         return tuple(current)
-
-
-def _replace_field(size: tuple[int, float], field: int, value: float) -> tuple[int, float]:
-    return (size[0], value) if field else (int(value), size[1])
 
 
 def violations(problem: HourlyProblem, schedule: Schedule) -> list[str]:
