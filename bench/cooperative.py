@@ -20,9 +20,9 @@ from types import ModuleType
 import httpx
 import numpy as np
 
-from bench.http import CONNECTIONS, wrk_figures
+from bench.http import CONNECTIONS, WRK_KEYS, wrk_figures
 from bench.process import ROOT, answer_check, connection_check, cpu_s, nginx, run_program
-from bench.turns import Turns, medians, ratio
+from bench.turns import Turns, compare
 from core.json_object import JsonObject
 from experiments.design.workloads import PAGE_ZIPF
 
@@ -96,12 +96,8 @@ Targets = dict[str, list[tuple[int, int]]]  # ports and process numbers
 
 def _compare_with_nginx(work: Path, drawn: Path, targets: Targets, connections: int) -> JsonObject:
     turns = _measure_turns(work, drawn, targets, connections)
-    result: JsonObject = {
-        "turns": TURNS,
-        **medians(turns, ("rps", "per_cpu_s", "p50_us", "p99_us")),
-    }
-    result |= ratio("ratio", turns, "press", "nginx", "rps")
-    return result | ratio("ratio_cpu", turns, "press", "nginx", "per_cpu_s")
+    ratios = {"ratio": ("press", "rps"), "ratio_cpu": ("press", "per_cpu_s")}
+    return compare(turns, WRK_KEYS, "nginx", **ratios)
 
 
 def _compare_clusters(work: Path, drawn: Path, clusters: Targets) -> JsonObject:
@@ -110,11 +106,7 @@ def _compare_clusters(work: Path, drawn: Path, clusters: Targets) -> JsonObject:
         _run_wrk(work, drawn, [port for port, _ in nodes], 32, WARM_UP_S)
     before = {name: _count_sources(nodes) for name, nodes in clusters.items()}
     turns = _measure_turns(work, drawn, clusters, 32)
-    result: JsonObject = {
-        "turns": TURNS,
-        **medians(turns, ("rps", "per_cpu_s", "p50_us", "p99_us")),
-    }
-    result |= ratio("ratio", turns, "sharing", "apart", "rps")
+    result: JsonObject = compare(turns, WRK_KEYS, "apart", ratio=("sharing", "rps"))
     for name, nodes in clusters.items():
         pages = {key: n - before[name][key] for key, n in _count_sources(nodes).items()}
         total = sum(pages.values())

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from bench.process import ROOT, answer_check, arbiter, extract, haproxy
 from bench.process import nginx as one_thread_of_nginx
-from bench.turns import Turns, comparison_costs, measure_turns, medians, ratio, spread
+from bench.turns import Turns, compare, comparison_costs, measure_turns, spread
 from core.json_object import JsonObject
 
+WRK_KEYS = ("rps", "per_cpu_s", "p50_us", "p99_us")
 SERVERS = (19001, 19002)
 HAPROXY, ARBITER_1, ARBITER_2, ARBITER_MANY = 19010, 19011, 19012, 19013
 COMPARING = {"count": 19014, "refuse": 19015}  # r = 2; ports by the mode of comparing replies
@@ -65,17 +66,14 @@ def measure(work: Path) -> JsonObject:
 
 def _compare(targets: dict[str, tuple[int, int]], connections: int) -> JsonObject:
     turns = measure_turns(targets, TURNS, lambda port: wrk(port, connections))
-    keys = ("rps", "per_cpu_s", "p50_us", "p99_us")
-    result: JsonObject = {"turns": TURNS, **medians(turns, keys)}
-    result |= _error_counts(turns)
-    for name, ours, key in (
-        ("ratio", "arbiter", "rps"),
-        ("ratio_r2", "arbiter_r2", "rps"),
-        ("ratio_cpu", "arbiter", "per_cpu_s"),
-        ("ratio_cpu_r2", "arbiter_r2", "per_cpu_s"),
-    ):
-        result |= ratio(name, turns, ours, "haproxy", key)
-    return result | comparison_costs(turns, COMPARING)
+    figures = compare(
+        *(turns, WRK_KEYS, "haproxy"),
+        ratio=("arbiter", "rps"),
+        ratio_r2=("arbiter_r2", "rps"),
+        ratio_cpu=("arbiter", "per_cpu_s"),
+        ratio_cpu_r2=("arbiter_r2", "per_cpu_s"),
+    )
+    return figures | _error_counts(turns) | comparison_costs(turns, COMPARING)
 
 
 def _error_counts(turns: Turns) -> JsonObject:
@@ -92,13 +90,9 @@ def _compare_posts(work: Path, ours: tuple[int, int]) -> JsonObject:
         proxies = {"haproxy": (HAPROXY_SAFE, peer), "arbiter": ours}
         for count in CONNECTIONS:
             turns = measure_turns(proxies, TURNS, partial(wrk, connections=count, script=script))
-            rows[str(count)] = {
-                "turns": TURNS,
-                **medians(turns, ("rps", "per_cpu_s", "p50_us", "p99_us")),
-                **_error_counts(turns),
-                **ratio("ratio", turns, "arbiter", "haproxy", "rps"),
-                **ratio("ratio_cpu", turns, "arbiter", "haproxy", "per_cpu_s"),
-            }
+            ratios = {"ratio": ("arbiter", "rps"), "ratio_cpu": ("arbiter", "per_cpu_s")}
+            figures = compare(turns, WRK_KEYS, "haproxy", **ratios)
+            rows[str(count)] = figures | _error_counts(turns)
     return rows
 
 

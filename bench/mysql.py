@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from bench.process import arbiter, extract, haproxy, program, run_program
-from bench.turns import measure_turns, medians, ratio
+from bench.turns import compare, measure_turns
 
 SERVERS = (22001, 22002)
 HAPROXY, ARBITER_1, ARBITER_2 = 22010, 22011, 22012
@@ -59,14 +59,12 @@ def measure(work: Path) -> dict[str, object]:
 
 def _compare(proxies: dict[str, tuple[int, int]], connections: int) -> dict[str, object]:
     turns = measure_turns(proxies, TURNS, lambda port: _measure_turn(port, connections))
-    result: dict[str, object] = {"turns": TURNS, **medians(turns, ("per_s", "per_cpu_s"))}
-    for name, ours, key in (
-        ("ratio", "arbiter", "per_cpu_s"),
-        ("ratio_wall", "arbiter", "per_s"),
-        ("ratio_r2", "arbiter_r2", "per_cpu_s"),
-    ):
-        result |= ratio(name, turns, ours, "haproxy", key)
-    return result
+    return compare(
+        *(turns, ("per_s", "per_cpu_s"), "haproxy"),
+        ratio=("arbiter", "per_cpu_s"),
+        ratio_wall=("arbiter", "per_s"),
+        ratio_r2=("arbiter_r2", "per_cpu_s"),
+    )
 
 
 def _measure_turn(port: int, connections: int) -> dict[str, float]:

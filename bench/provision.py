@@ -55,17 +55,8 @@ def _start_plain(images: list[str]) -> float:
     start_s = time.monotonic()
     try:
         for image in images:
-            command = [
-                "docker",
-                "run",
-                "-d",
-                "--label",
-                label,
-                "--entrypoint",
-                "sleep",
-                image,
-                "60",
-            ]
+            words = ("-d", "--label", label, "--entrypoint", "sleep", image, "60")
+            command = ["docker", "run", *words]
             subprocess.run(command, check=True, capture_output=True, timeout=60)
         return time.monotonic() - start_s
     finally:

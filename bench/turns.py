@@ -46,6 +46,16 @@ def ratio(name: str, turns: Turns, ours: str, theirs: str, key: str) -> dict[str
     return spread(name, [run[key] / peer[key] for run, peer in pairs])
 
 
+def compare(
+    turns: Turns, keys: Sequence[str], theirs: str, **ratios: tuple[str, str]
+) -> dict[str, object]:
+    """Return the medians of `keys`, and `ratios`: of a proxy and its figure, over `theirs`."""
+    figures = {"turns": len(turns[theirs]), **medians(turns, keys)}
+    for name, (ours, key) in ratios.items():
+        figures |= ratio(name, turns, ours, theirs, key)
+    return figures
+
+
 def comparison_costs(turns: Turns, modes: Iterable[str]) -> dict[str, object]:
     """Return the cost of comparing replies at r = 2, as ratios to an arbiter that compares none.
 
