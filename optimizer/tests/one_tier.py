@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from core.config_file import ConfigFile
+from core.errors import PlannerError
 from optimizer.plan.inputs.plan_file import check_plan
 from optimizer.plan.inputs.request import PlanRequest, request_from_plan_file
 from optimizer.plan.planner import make_plan
@@ -32,6 +33,11 @@ def asked(
                 "tiers": [{**base, "instance_types": ["c5.large", "c5.xlarge"], **(tier or {})}],
                 "slo": slo}  # fmt: skip
     return request_of({**defaults, **values}, folder=folder)
+
+
+def late(*_asked: Any, **_how: Any) -> None:
+    """Raise the error of a search without time, in place of `solve`."""
+    raise PlannerError("plan", expected="a plan, or a proof that none exists", got="none")
 
 
 def planned(slo: dict[str, Any], **values: Any) -> Any:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import InputError, PlannerError
+from core.errors import InputError
 from core.tolerances import U_FLOOR
 from core.units import YEAR_S
 from optimizer.availability import FailureRates, availability
@@ -28,7 +28,7 @@ from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.options import Limits, TierDemand, usd_when_off
 from optimizer.prices import Instance, PriceBook
 from optimizer.tests.command_line import json_of, output_of
-from optimizer.tests.one_tier import asked, planned
+from optimizer.tests.one_tier import asked, late, planned
 from random_tests import examples
 
 ZONE = {"name": "zone", "count": 3, "failures_per_year": 0.5, "repair_s": 14_400.0,
@@ -125,7 +125,6 @@ def _costs_of_all_fleets(case: Case, max_nodes: int) -> list[float]:
                 continue
             extra_usd = usd_when_off(machine) if mechanism == "pf" else machine.usd_per_month
             unavailability = least_lost(needed, extra, mechanism)
-            assert case.slo.availability is not None
             if max(unavailability, U_FLOOR) <= 1.0 - case.slo.availability:
                 costs.append(needed * machine.usd_per_month + extra * extra_usd)
     return costs
@@ -317,15 +316,11 @@ def test_too_many_placements_name_the_line_of_their_domain_and_a_key_to_lower(
 def test_what_is_not_found_in_time_beside_a_plan_does_not_cost_the_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def late(*_asked: Any, **_how: Any) -> None:
-        raise PlannerError("plan", expected="a plan, or a proof that none exists", got="none")
-
     host = {**HOST, "count": 1, "failures_per_year": 0.001, "max_per_domain": 1}
     question = asked({"availability": 0.99999}, domains=[host], rates={"failover_s": 3_600.0})
     monkeypatch.setattr("optimizer.plan.solve.model.solve", late)  # of `attempt` alone
     plan = make_plan(question).plan
     assert not plan.feasible
     assert plan.reasons
-    assert plan.domains is not None
     assert {row["proved"] for row in plan.domains["without"]} == {False}
     assert {row["usd_per_month"] for row in plan.domains["without"]} == {None}

@@ -13,46 +13,47 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, chi2
 
+from core import terminal
 from core.config_file import ConfigFile
 from core.errors import InputError
 from optimizer.availability import FailureRates, availability
+from optimizer.commands.plan_text import print_plan
 from optimizer.integrity import FaultOutcomes, Recovery, integrity
-from optimizer.plan.inputs.plan_file import check_plan, read_plan
-from optimizer.plan.inputs.request import request_from_plan_file
+from optimizer.plan.inputs.plan_file import check_plan
+from optimizer.plan.inputs.request import PlanRequest, request_from_plan_file
 from optimizer.plan.inputs.variants import Figure
 from optimizer.plan.planner import make_plan
-from optimizer.tests.command_line import output_of
+from optimizer.tests.one_tier import request_of
 from random_tests import examples
 
-HEAD = """
-scheme = "cloud"
-arrival_per_s = 100.0
-[slo]
-availability = 0.999
-{asked}
-[limits]
-max_nodes = 6
-max_replicas = 1
-"""
-FAULTS = '[transient_faults]\nper_node_month = 3.0\nsource = "PCRAFT Fig. 7"\n'
-TIER = '[[tiers]]\nname = "web"\nrole = "r"\nprocessing_s = 0.05\nmemory_mb = 512\n'
-NATIVE = '[[tiers.variants]]\nname = "native"\nnodt = 1.0\nnodt_source = "x"\npcraft = "native"\n'
-COUNTED = (
-    '[[tiers.variants]]\nname = "ilr"\nnodt = 0.5\nnodt_source = "x"\ncorrupt = {corrupt}\n'
-    'crash = {crash}\nretry = 0\ninjections = {of}\nsource = "x"\n'
-)
-ILR = COUNTED.format(corrupt=0, crash=8000, of=12000)
+FAULTS = {"per_node_month": 3.0, "source": "PCRAFT Fig. 7"}
+NATIVE = {"name": "native", "nodt": 1.0, "nodt_source": "x", "pcraft": "native"}
+WEB = {"name": "web", "role": "r", "processing_s": 0.05, "memory_mb": 512}
 
 
-def _slo(wrong: float = 1000.0, **others: float) -> str:
-    limits = {"wrong_per_million": wrong, **others}
-    return "[slo.integrity]\n" + "\n".join(f"{key} = {value}" for key, value in limits.items())
+def _ilr(corrupt: int = 0, crash: int = 8000, of: int = 12000, **changes: Any) -> dict[str, Any]:
+    counts = {"corrupt": corrupt, "crash": crash, "retry": 0, "injections": of, "source": "x"}
+    return {"name": "ilr", "nodt": 0.5, "nodt_source": "x", **counts, **changes}
 
 
-def _planned(folder: Path, slo: str, tables: str) -> dict[str, Any]:
-    path = folder / "plan.toml"
-    path.write_text(HEAD.format(asked=slo) + tables)
-    return make_plan(request_from_plan_file(read_plan(path))).plan.to_json_dict()
+def _asked(
+    *variants: dict[str, Any], wrong: float = 1000.0, folder: Path = Path(), **values: Any
+) -> PlanRequest:
+    """Build the request for a tier with these variants, or with other `values` of plan.toml."""
+    defaults = {
+        "scheme": "cloud",
+        "arrival_per_s": 100.0,
+        "slo": {"availability": 0.999, "integrity": {"wrong_per_million": wrong}},
+        "limits": {"max_nodes": 6, "max_replicas": 1},
+        "transient_faults": FAULTS,
+        "tiers": [{**WEB, "variants": list(variants)} if variants else WEB],
+    }
+    kept = {key: value for key, value in {**defaults, **values}.items() if value}
+    return request_of(kept, folder=folder)
+
+
+def _planned(*variants: dict[str, Any], **values: Any) -> dict[str, Any]:
+    return make_plan(_asked(*variants, **values)).plan.to_json_dict()
 
 
 @pytest.mark.parametrize(("corrupt_p", "faults"), [(0.2619, 3.0), (0.0117, 27.0), (3e-4, 660.0)])
@@ -63,10 +64,8 @@ def test_the_share_of_wrong_answers_is_the_chains(
     request = request_from_plan_file(
         _file({"per_node_month": faults}, [_counts(corrupt_p, crash_p)])
     )
-    assert request.hardening is not None
     (variant,) = request.hardening.offered[0]
     steady = integrity(FaultOutcomes(corrupt_p, crash_p), faults, Recovery()).steady_state
-    assert steady is not None
     share = request.hardening.corrupt_share(variant).middle
     assert share == pytest.approx(steady.corrupt / (steady.corrupt + steady.correct), rel=1e-9)
 
@@ -194,11 +193,8 @@ def _tier_ways(
     return ways
 
 
-def test_a_limit_that_native_breaks_buys_the_hardened_variant_and_says_what_it_costs(
-    tmp_path: Path,
-) -> None:
-    native = _planned(tmp_path, _slo(900_000.0), FAULTS + TIER + NATIVE + ILR)
-    hardened = _planned(tmp_path, _slo(1000.0), FAULTS + TIER + NATIVE + ILR)
+def test_a_limit_that_native_breaks_buys_the_hardened_variant_and_says_what_it_costs() -> None:
+    native, hardened = (_planned(NATIVE, _ilr(), wrong=wrong) for wrong in (900_000.0, 1000.0))
     assert (native["tiers"]["web"]["variant"], hardened["tiers"]["web"]["variant"]) == (
         "native",
         "ilr",
@@ -213,15 +209,13 @@ def test_a_limit_that_native_breaks_buys_the_hardened_variant_and_says_what_it_c
     assert not any("without counts" in text for text in hardened["warnings"])
 
 
-def test_too_few_injections_do_not_pass_and_more_of_the_same_do(tmp_path: Path) -> None:
-    few = COUNTED.format(corrupt=0, crash=10, of=20)
-    enough = COUNTED.format(corrupt=0, crash=500, of=1000)
-    plan = _planned(tmp_path, _slo(200.0), FAULTS + TIER + few)
+def test_too_few_injections_do_not_pass_and_more_of_the_same_do() -> None:
+    plan = _planned(_ilr(crash=10, of=20), wrong=200.0)
     assert plan["integrity"]["wrong_per_million"]["expected"] == 0.0
     assert not plan["feasible"]
     assert any("too little evidence" in reason for reason in plan["reasons"])
     assert any("tier web binds" in reason for reason in plan["reasons"])
-    assert _planned(tmp_path, _slo(200.0), FAULTS + TIER + enough)["feasible"]
+    assert _planned(_ilr(crash=500, of=1000), wrong=200.0)["feasible"]
 
 
 def test_what_a_run_counted_is_what_its_counts_say(tmp_path: Path) -> None:
@@ -232,18 +226,15 @@ def test_what_a_run_counted_is_what_its_counts_say(tmp_path: Path) -> None:
     }
     head = {"kind": "bitflips", "run": "R", "valid": True}
     (tmp_path / "result.json").write_text(json.dumps({**head, "bitflips": body}))
-    by_run = (
-        '[[tiers.variants]]\nname = "ilr"\nnodt = 0.5\nnodt_source = "x"\nrun = "."\nof = "ilr"\n'
-    )
-    by_hand = COUNTED.format(corrupt=3, crash=3000, of=6000)
+    by_run = {"name": "ilr", "nodt": 0.5, "nodt_source": "x", "run": ".", "of": "ilr"}
     read, typed = (
-        _planned(tmp_path, _slo(), FAULTS + TIER + variant)["integrity"]
-        for variant in (by_run, by_hand)
+        _planned(variant, folder=tmp_path)["integrity"]
+        for variant in (by_run, _ilr(corrupt=3, crash=3000, of=6000))
     )
     assert read == typed
     (tmp_path / "result.json").write_text(json.dumps({**head, "valid": False, "bitflips": body}))
     with pytest.raises(InputError) as error:
-        _planned(tmp_path, _slo(), FAULTS + TIER + by_run)
+        _asked(by_run, folder=tmp_path)
     assert "variants" in error.value.place
 
 
@@ -251,91 +242,86 @@ MACHINE = {"tier": "web", "role": "r", "cpus": 1.0, "memory_mb": 512, "nic_mbps"
            "disk_mbps": 80.0}  # fmt: skip
 
 
-def test_the_throughput_of_two_runs_is_the_low_end_over_the_high_end(tmp_path: Path) -> None:
-    for name, low, high in (("hard", 60.0, 70.0), ("plain", 90.0, 100.0)):
-        work = {"limit_ms": 100.0, "nodt_per_s": {"low": low, "high": high}, "cv2": None,
-                "utilisation": None, "reason": ""}  # fmt: skip
-        head = {"kind": "capacity", "experiment": "e", "run": name}
-        body = {"machine": MACHINE, "workloads": {"w": work}}
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "result.json").write_text(json.dumps({**head, "capacity": body}))
-    runs = 'nodt_run = "hard"\nnative_run = "plain"\n'
-    tier = FAULTS + TIER + ILR.replace('nodt = 0.5\nnodt_source = "x"\n', runs)
-    plan = _planned(tmp_path, _slo(), tier)
-    assert plan["integrity"]["tiers"]["web"]["nodt"] == pytest.approx(0.6)
-    # One run with an arm for each variant says the same.
+def _write_capacity(folder: Path, **workloads: tuple[float, float]) -> None:
+    """Write a capacity run with the low and the high end of each workload's throughput."""
     works = {
-        f"w-{name}": json.loads((tmp_path / name / "result.json").read_text())["capacity"][
-            "workloads"
-        ]["w"]
-        for name in ("hard", "plain")
-    }
+        name: {"limit_ms": 100.0, "nodt_per_s": {"low": low, "high": high}, "cv2": None,
+               "utilisation": None, "reason": ""}
+        for name, (low, high) in workloads.items()
+    }  # fmt: skip
     body = {"machine": MACHINE, "workloads": works}
-    head = {"kind": "capacity", "experiment": "e", "run": "both"}
-    (tmp_path / "both").mkdir()
-    (tmp_path / "both" / "result.json").write_text(json.dumps({**head, "capacity": body}))
-    variant = (
-        'nodt_run = "both"\nworkload = "w-hard"\nnative_run = "both"\nnative_workload = "w-plain"\n'
-    )
-    repeated = _planned(tmp_path, _slo(), tier.replace(runs, variant))
-    assert repeated["integrity"]["tiers"]["web"]["nodt"] == pytest.approx(0.6)
+    head = {"kind": "capacity", "experiment": "e", "run": folder.name}
+    folder.mkdir()
+    (folder / "result.json").write_text(json.dumps({**head, "capacity": body}))
+
+
+def test_the_throughput_of_two_runs_is_the_low_end_over_the_high_end(tmp_path: Path) -> None:
+    """One run with an arm for each variant says the same."""
+    _write_capacity(tmp_path / "hard", w=(60.0, 70.0))
+    _write_capacity(tmp_path / "plain", w=(90.0, 100.0))
+    _write_capacity(tmp_path / "both", hard=(60.0, 70.0), plain=(90.0, 100.0))
+    two = {"nodt_run": "hard", "native_run": "plain"}
+    one = {"nodt_run": "both", "workload": "hard",
+           "native_run": "both", "native_workload": "plain"}  # fmt: skip
+    for runs in (two, one):
+        variant = {k: v for k, v in _ilr(**runs).items() if k not in ("nodt", "nodt_source")}
+        plan = _planned(variant, folder=tmp_path)
+        assert plan["integrity"]["tiers"]["web"]["nodt"] == pytest.approx(0.6)
+
+
+_UNASKED = {"availability": 0.999}
 
 
 @pytest.mark.parametrize(
-    ("asked", "rest", "place"),
+    ("variants", "values", "place"),
     [
-        ("[slo.integrity]", FAULTS + TIER, "slo.integrity"),
-        (_slo(), TIER, "slo.integrity"),
-        ("", FAULTS + TIER, "transient_faults"),
-        ("", TIER + NATIVE, "variants"),
-        (_slo(), FAULTS + TIER + NATIVE + NATIVE, "name"),
-        (_slo(), FAULTS + TIER + NATIVE.replace('nodt_source = "x"\n', ""), "variants"),
-        (_slo(), FAULTS + TIER + NATIVE + "of = 'x'\n", "variants"),
-        (_slo(), FAULTS + TIER + COUNTED.format(corrupt=9, crash=9, of=10), "variants"),
-        (_slo(), FAULTS.replace("per_node_month", "count") + TIER, "transient_faults"),
+        ([], {"slo": {"availability": 0.999, "integrity": {}}}, "slo.integrity"),
+        ([], {"transient_faults": None}, "slo.integrity"),
+        ([], {"slo": _UNASKED}, "transient_faults"),
+        ([NATIVE], {"slo": _UNASKED, "transient_faults": None}, "variants"),
+        ([NATIVE, NATIVE], {}, "name"),
+        ([{k: v for k, v in NATIVE.items() if k != "nodt_source"}], {}, "variants"),
+        ([{**NATIVE, "of": "x"}], {}, "variants"),
+        ([_ilr(corrupt=9, crash=9, of=10)], {}, "variants"),
+        ([], {"transient_faults": {"count": 3.0, "source": "x"}}, "transient_faults"),
     ],
 )
 def test_half_a_question_is_refused_at_its_key(
-    tmp_path: Path, asked: str, rest: str, place: str
+    variants: list[dict[str, Any]], values: dict[str, Any], place: str
 ) -> None:
     with pytest.raises(InputError) as error:
-        _planned(tmp_path, asked, rest)
+        _asked(*variants, **values)
     assert place in error.value.place
 
 
-def test_the_terminal_shows_the_variant_and_the_wrong_answers(tmp_path: Path) -> None:
-    path = tmp_path / "plan.toml"
-    path.write_text(HEAD.format(asked=_slo()) + FAULTS + TIER + NATIVE + ILR)
-    text = output_of("plan", "--input", str(path))
+def test_the_terminal_shows_the_variant_and_the_wrong_answers() -> None:
+    result = make_plan(_asked(NATIVE, _ilr()))
+    with terminal.out.capture() as shown:
+        print_plan(result.plan, result.plan.to_json_dict(), [], [])
+    text = shown.get()
     assert "ilr" in text
     assert "wrong answers per million" in text
     assert "Without it: web native" in text
 
 
-def test_the_tier_that_a_page_asks_most_often_is_the_one_that_binds(tmp_path: Path) -> None:
-    few = COUNTED.format(corrupt=0, crash=10, of=20)
-    db = TIER.replace('"web"', '"db"').replace("0.05", "0.001") + "requests_per_copy = 14.0\n"
-    plan = _planned(tmp_path, _slo(200.0), FAULTS + TIER + few + db + few)
+def test_the_tier_that_a_page_asks_most_often_is_the_one_that_binds() -> None:
+    web = {**WEB, "variants": [_ilr(crash=10, of=20)]}
+    db = {**web, "name": "db", "processing_s": 0.001, "requests_per_copy": 14.0}
+    plan = _planned(tiers=[web, db], wrong=200.0)
     assert not plan["feasible"]
     assert any("tier db binds" in reason for reason in plan["reasons"])
 
 
-ZONES = (
-    '[[domains]]\nname = "zone"\ncount = 3\nbeta = 0.1\nrepair_s = 14400.0\nsource = "x"\n'
-    "survive = true\n"
-)
+ZONE = {"name": "zone", "count": 3, "beta": 0.1, "repair_s": 14400.0, "source": "x",
+        "survive": True}  # fmt: skip
 
 
 @pytest.mark.parametrize("per_month", [1e-9, 3.0])
 def test_over_zones_faults_crash_machines_in_the_search_as_in_what_is_said_of_it(
-    tmp_path: Path, per_month: float
+    per_month: float,
 ) -> None:
-    path = tmp_path / "plan.toml"
-    faults = f'\n[transient_faults]\nper_node_month = {per_month}\nsource = "x"\n'
-    path.write_text(HEAD.format(asked=_slo()) + faults + ZONES + TIER + ILR)
-    outcome = make_plan(request_from_plan_file(read_plan(path)))
-    assert outcome.solution is not None
-    assert outcome.solution.path is not None
+    faults = {"per_node_month": per_month, "source": "x"}
+    outcome = make_plan(_asked(_ilr(), transient_faults=faults, domains=[ZONE]))
     (option,), (tier,) = outcome.solution.path, outcome.case.tiers
     assert (tier.crash_more_per_year > 1.0) is (per_month > 1.0)
     assert outcome.case.unavailability(option) == pytest.approx(option.unavailability, rel=1e-12)

@@ -130,13 +130,18 @@ def _fitted(run_dir: Path, how: str = "sharp") -> tuple[list[Arm], FittedLaw]:
     return arms, FittedLaw(law, spreads, {"baseline": (check,)})
 
 
+def _fleet(arms: list[Arm], *tiers: tuple[int, float]) -> list[SimulatedTier]:
+    """Return tiers of these servers and cores, as a run's first tier is set; else of 2 and 1."""
+    settings = arms[0].results.settings("baseline", "web")
+    return [SimulatedTier(*tier, settings) for tier in tiers or ((2, 1.0), (2, 1.0))]
+
+
 def test_every_fleet_meets_the_same_arrivals_figures_and_neighbours(run_dir: Path) -> None:
     arms, fitted = _fitted(run_dir)
     world = Redrawn(arms, fitted, per_s=10.0, pages=200)
-    settings = arms[0].results.settings("baseline", "web")
-    small = world.scenario([SimulatedTier(2, 1.0, settings), SimulatedTier(2, 1.0, settings)], 3)
-    large = world.scenario([SimulatedTier(5, 2.0, settings), SimulatedTier(3, 1.0, settings)], 3)
-    reseeded = world.scenario([SimulatedTier(2, 1.0, settings), SimulatedTier(2, 1.0, settings)], 4)
+    small = world.scenario(_fleet(arms), 3)
+    large = world.scenario(_fleet(arms, (5, 2.0), (3, 1.0)), 3)
+    reseeded = world.scenario(_fleet(arms), 4)
     assert small["arrivals"] == large["arrivals"]
     assert small["seed"] == large["seed"] != reseeded["seed"]  # of the arrivals, among others
     assert small["tiers"][0]["work"] == large["tiers"][0]["work"] != reseeded["tiers"][0]["work"]
@@ -155,10 +160,9 @@ def test_a_neighbour_takes_less_of_a_machine_with_a_higher_cap(run_dir: Path) ->
     arms[0].service = replace(arms[0].service, tiers=(capped, *arms[0].service.tiers[1:]))
     law = replace(fitted.law, slowed={("web", "interference.cpu"): 0.04})
     world = Redrawn(arms, replace(fitted, law=law), per_s=10.0, pages=200)
-    settings = arms[0].results.settings("baseline", "web")
 
     def drawn(figure: str, cores: float) -> list[float]:
-        tiers = [SimulatedTier(2, cores, settings), SimulatedTier(2, 1.0, settings)]
+        tiers = _fleet(arms, (2, cores), (2, 1.0))
         events = [world.scenario(tiers, n)["tiers"][0]["faults"] for n in range(60)]
         return [float(e[0][figure]) for e in events if e]  # type: ignore[literal-required]
 
@@ -172,8 +176,7 @@ def test_a_neighbour_takes_less_of_a_machine_with_a_higher_cap(run_dir: Path) ->
 def test_a_simulated_host_is_as_fast_as_in_one_of_the_runs_blocks(run_dir: Path) -> None:
     arms, fitted = _fitted(run_dir)
     blocks = [{"core_speed": 10.0}, {"core_speed": 30.0}, {"core_speed": 20.0}]
-    settings = arms[0].results.settings("baseline", "web")
-    fleet = [SimulatedTier(2, 1.0, settings), SimulatedTier(2, 1.0, settings)]
+    fleet = _fleet(arms)
 
     def query_s() -> list[Any]:
         world = Redrawn(arms, fitted, per_s=10.0, pages=50)
@@ -189,8 +192,7 @@ def test_a_simulated_host_is_as_fast_as_in_one_of_the_runs_blocks(run_dir: Path)
 
 def test_a_later_run_takes_other_cpu_times_than_the_one_it_was_planned_from(run_dir: Path) -> None:
     arms, fitted = _fitted(run_dir)
-    settings = arms[0].results.settings("baseline", "web")
-    fleet = [SimulatedTier(2, 1.0, settings), SimulatedTier(2, 1.0, settings)]
+    fleet = _fleet(arms)
     world = Redrawn(arms, fitted, per_s=10.0, pages=50)
     draws: list[Any] = [world.scenario(fleet, number)["tiers"] for number in range(300)]
     web, database = (
@@ -232,14 +234,12 @@ def test_what_disturbs_two_machines_at_once_does_so_in_a_planned_fleet(
         ]
     law = replace(fitted.law, slowed={("web", send): 0.5, ("web", receive): 0.4})
     world = Redrawn(arms, replace(fitted, law=law), per_s=10.0, pages=3_000)
-    settings = arms[0].results.settings("baseline", "web")
-
     drawn_law = replace(fitted, law=law).draw_law(np.random.default_rng([7, 1]))
     arm = arms[0]
     visited = visits(arm.service, 0, drawn_law, arm.crowd_threads, arm.burst_cores)
 
     def events(servers: int, kind: str) -> list[tuple[float, float, int]]:
-        fleet = [SimulatedTier(servers, 1.0, settings), SimulatedTier(2, 1.0, settings)]
+        fleet = _fleet(arms, (servers, 1.0), (2, 1.0))
         faults = world.scenario(fleet, 7)["tiers"][0]["faults"]
         wait_s = visited.event(kind, drawn_law.speed("web", kind))["wait_s"]
         return [
@@ -262,7 +262,6 @@ def test_where_the_simulator_misses_the_run_or_any_run_would_do_nothing_is_claim
 ) -> None:
     results, problem = read_results(run_dir), asked.case.problem()
     path = solve(problem).path
-    assert path is not None
     monkeypatch.setattr(search, "_SHOWN", 5)
     monkeypatch.setattr(search, "cross_validate", lambda *_: _fitted(run_dir, how)[1])
     decision = decide(asked.case, problem, path, results, asked.service, clock=lambda: 0.0)
@@ -287,16 +286,13 @@ def test_the_cheapest_fleet_that_keeps_the_slo_is_found_and_cheaper_ones_are_bro
 ) -> None:
     results, problem = read_results(run_dir), asked.case.problem()
     path = solve(problem).path
-    assert path is not None
     monkeypatch.setattr(search, "PAGES", 100)
     monkeypatch.setattr(search, "cross_validate", lambda *_: _fitted(run_dir)[1])
     decision = decide(asked.case, problem, path, results, asked.service, clock=lambda: 0.0)
     assert decision.verdict == "kept"
-    assert decision.path is not None
     usd = sum(o.usd_per_month for o in decision.path)
     fleets = decision.body["fleets"]
     assert not any(f["verdict"] == "kept" for f in fleets if f["usd_per_month"] < usd - 0.01)
-    assert decision.predicted is not None
     interval = decision.predicted["with_faults"]["p95_ms"]
     assert interval["low"] <= interval["point"] <= interval["high"] <= SLO["p95_ms"]
     law: Any = {"p95_ms": 1.0, "p99_ms": 2.0, "evidence": "model"}
@@ -347,7 +343,6 @@ def test_cheaper_fleets_that_nobody_looked_at_are_counted(
 
     monkeypatch.setattr(search._Search, "_test_fleet", tested)
     decision = decide(asked.case, problem, paths[0], results, asked.service, clock=lambda: 0.0)
-    assert decision.path is not None
     cheaper = sum(cost(path) < cost(decision.path) - 0.01 for path in paths)
     assert cheaper > decision.body["screened"]
     assert decision.body["not_looked_at"] >= cheaper - decision.body["screened"]
@@ -413,7 +408,6 @@ def test_few_machines_under_neighbours_above_sixty_percent_are_warned_of(
     asked: PlanRequest,
 ) -> None:
     path = solve(asked.case.problem()).path
-    assert path is not None
     latency = replace(asked.case.tiers[0].latency, interference_share=0.3, gamma=0.5)
     tiers = (replace(asked.case.tiers[0], latency=latency), *asked.case.tiers[1:])
     busy = (replace(path[0], utilisation=0.62, needed=2), *path[1:])
