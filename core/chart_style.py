@@ -81,10 +81,10 @@ def data(rows: Rows) -> Any:
     return alt.InlineData(values=json.dumps(rows), format=alt.JsonDataFormat(type="json"))
 
 
-def nines_axis(field: str, worst: float, best: float) -> Any:
-    """Return a log axis of unavailability, labelled as availability and downtime a year.
+def nines_axis(worst: float, best: float) -> Any:
+    """Return a log axis of the unavailability `u`, labelled as availability and downtime a year.
 
-    Parameters: field; worst and best unavailability [-], the ends of the axis. Better is up.
+    Parameters: worst and best unavailability [-], the ends of the axis. Better is up.
     """
     import altair as alt
 
@@ -92,7 +92,7 @@ def nines_axis(field: str, worst: float, best: float) -> Any:
     labels = ", ".join(f"'{100 * (1 - n):.6g} %  ({_downtime(n)})'" for n in values)
     numbers = ", ".join(f"{n!r}" for n in values)
     return alt.Y(
-        f"{field}:Q",
+        "u:Q",
         scale=alt.Scale(type="log", domain=[worst, best], nice=False, clamp=True),
         axis=alt.Axis(
             title="availability over a year (downtime)",

@@ -113,16 +113,14 @@ def passive_failover_by_pool(
 
 
 @lru_cache(maxsize=4096)
-def pool_consumed(
-    needed: int, pool: int, rates: FailureRates, *, horizon_s: float = HORIZON_S
-) -> tuple[Floats, float]:
-    """`passive_failover` on-premises: share of the horizon at full strength with k consumed.
+def pool_consumed(needed: int, pool: int, rates: FailureRates) -> tuple[Floats, float]:
+    """`passive_failover` on-premises: share of a year at full strength with k consumed.
 
     Returns: (pool + 1,) for k = 0..pool, and the absolute error of any sum of the first of them.
     """
-    check(needed, pool, Scheme.on_prem, horizon_s)
+    check(needed, pool, Scheme.on_prem, HORIZON_S)
 
-    solved = _at_full_strength(needed, pool, rates, horizon_s)
+    solved = _at_full_strength(needed, pool, rates, HORIZON_S)
     shares = np.zeros(pool + 1)
     shares[: len(solved.values)] = solved.values[: pool + 1]
     return shares, solved.error

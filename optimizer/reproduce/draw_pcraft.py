@@ -44,7 +44,7 @@ def figure_5() -> Any:
         for name, failover_s in {**names, "on-premises, no spare": None}.items()
         for rate in range(low, high + 1)
     ]
-    line = _lines(rows, "rate", "crashes per node and year", [low, high], nines_axis("u", 1, 3e-7))
+    line = _lines(rows, "rate", "crashes per node and year", [low, high], nines_axis(1, 3e-7))
     return line.properties(
         width=520,
         height=340,
@@ -66,7 +66,7 @@ def figure_6() -> Any:
             for n in FIGURE_6_NODES
         ]
         if scheme == Scheme.cloud:
-            y, title = nines_axis("u", worst, best), "cloud, fail-over 15 s"
+            y, title = nines_axis(worst, best), "cloud, fail-over 15 s"
         else:
             rows = [{**row, "u": 100 * (1 - row["u"])} for row in rows]
             y = alt.Y(

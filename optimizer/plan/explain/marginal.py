@@ -70,7 +70,7 @@ class Prices(TypedDict):
 
 
 def marginal_prices(
-    problem: Problem, solution: Solution, budget: Callable[[int], Budget] = Budget
+    problem: Problem, solution: Solution, budget: Callable[[int], Budget]
 ) -> dict[str, Prices]:
     """Return the steps next to the plan, for each limit that has a price. Steps are exact.
 

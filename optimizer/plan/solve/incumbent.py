@@ -42,7 +42,7 @@ _HALVINGS = 7
 
 
 def first_plan(
-    problem: Problem, pools: Sequence[Pool], deadline: Deadline, *, quick: bool = False
+    problem: Problem, pools: Sequence[Pool], deadline: Deadline, *, quick: bool
 ) -> Path | None:
     """Return a plan that keeps all limits; None if this search finds none.
 

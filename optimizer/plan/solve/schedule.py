@@ -183,7 +183,7 @@ class Design:
 
 
 def designs(
-    problem: HourlyProblem, number: int, check: Callable[[], object], *, for_cost: bool = False
+    problem: HourlyProblem, number: int, check: Callable[[], object], *, for_cost: bool
 ) -> list[Design]:
     """Return all designs of the tier; `for_cost`: only those that a cheapest schedule may have."""
     tier = problem.tiers[number]
@@ -427,7 +427,7 @@ def _measure_purchase(problem: HourlyProblem, purchase: Bought, measure: Measure
 
 
 def cheapest_machines(
-    problem: HourlyProblem, design: Design, measure: Measure = USD
+    problem: HourlyProblem, design: Design, measure: Measure
 ) -> tuple[Bought, ...]:
     """Return the machines of a design for which `least_cost` is exact."""
     tier = problem.tiers[design.tier]

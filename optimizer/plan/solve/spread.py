@@ -26,7 +26,7 @@ from core.vocabulary import Mechanism, Scheme
 from optimizer.availability import FailureRates, Level, lit_law, placements, sizes_at
 from optimizer.availability.domains import moving_by_size, short_by_lit, stands_in
 from optimizer.availability.placement import Placement
-from optimizer.plan.solve.deadline import Check, unbounded
+from optimizer.plan.solve.deadline import Check
 from optimizer.plan.solve.options import Covers, Limits, Redundancy
 
 
@@ -154,8 +154,8 @@ class SpreadCovers(Covers):
         limits: Limits,
         nodes_down: int,
         spreads: Spreads,
-        check: Check = unbounded,
-        min_nodes: int = 1,
+        check: Check,
+        min_nodes: int,
     ) -> None:
         super().__init__(rates, scheme, limits, nodes_down, check, min_nodes=min_nodes)
         self._spreads = spreads
