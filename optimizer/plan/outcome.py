@@ -42,7 +42,7 @@ class Fleet:
 
     experiment: str
     policy: str
-    tiers: Mapping[str, Mapping[str, Any]]  # role, calls, cpus, memory_mb, nic_mbps, disk_mbps
+    tiers: Mapping[str, Mapping[str, Any]]  # of the service, with the plan's cpus and memory_mb
     kept: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # tiers of no plan
 
 
@@ -177,18 +177,8 @@ def _sum_text(sizes: Sequence[int]) -> str:
 
 
 def _tier_values(tier: TierPlan, spec: Mapping[str, Any]) -> dict[str, object]:
-    values = {
-        "role": spec["role"],
-        "calls": spec["calls"],
-        "nodes": tier.nodes,
-        "standby": tier.spares,
-        "cpus": spec["cpus"],
-        "memory_mb": spec["memory_mb"],
-        "nic_mbps": spec["nic_mbps"],
-        "disk_mbps": spec["disk_mbps"],
-        "instance_type": tier.instance_type,
-    }
-    return _without_none(values)
+    planned = {"nodes": tier.nodes, "standby": tier.spares, "instance_type": tier.instance_type}
+    return _without_none({**spec, **planned})
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, object]:

@@ -74,6 +74,14 @@ class AgainstLimping(TypedDict):
 
 
 _NONE: Row = {"usd_per_month": None, "fleet": None}
+_NO_MEASURE: Cheapest = {
+    "way": None,
+    "name": None,
+    "usd_per_month": None,
+    "equal": [],
+    "perhaps_cheaper": [],
+    "perhaps_equal": [],
+}
 
 
 @dataclass(frozen=True)
@@ -121,11 +129,9 @@ def plan_against_limping(
     priced_rows = [(usd, row) for row in rows if (usd := row["usd_per_month"]) is not None]
     usd_plan, usd_plain = solution.usd_per_month, plain.row["usd_per_month"]
     free = usd_plan is not None and usd_plain is not None and usd_plan <= usd_plain + CENT
-    cheapest = (
-        _nothing_cheaper(solution)
-        if free
-        else _find_cheapest(solution, spares.row, copies.row, rows)
-    )
+    cheapest = _find_cheapest(solution, spares.row, copies.row, rows)
+    if usd_plan is not None and free:  # limping costs the plan nothing: no measure can be cheaper
+        cheapest = {**_NO_MEASURE, "way": "nothing", "usd_per_month": round(usd_plan, 2)}
     return {
         "without_limping": plain.row,
         "usd_more": (
@@ -230,30 +236,6 @@ def _explain_infeasible(problem: Problem, within: str, budget: Budget) -> str:
     return f"{text}: it would be without the limit of {' or '.join(blamed)}"
 
 
-def _nothing_cheaper(solution: Solution) -> Cheapest:
-    """Return the answer if limping costs the plan nothing: no measure can be cheaper."""
-    assert solution.usd_per_month is not None
-    return _describe_cheapest("nothing", round(solution.usd_per_month, 2))
-
-
-def _describe_cheapest(
-    way: str | None,
-    usd: float | None,
-    name: str | None = None,
-    equal: Sequence[str] = (),
-    perhaps_cheaper: Sequence[str] = (),
-    perhaps_equal: Sequence[str] = (),
-) -> Cheapest:
-    return {
-        "way": way,
-        "name": name,
-        "usd_per_month": usd,
-        "equal": list(equal),
-        "perhaps_cheaper": list(perhaps_cheaper),
-        "perhaps_equal": list(perhaps_equal),
-    }
-
-
 def _find_cheapest(
     solution: Solution, spares: Row, copies: Row, remedies: Sequence[Row]
 ) -> Cheapest:
@@ -279,13 +261,18 @@ def _find_cheapest(
     }
     priced = {key: value for key, value in usd.items() if value is not None}
     if not priced:
-        return _describe_cheapest(None, None, perhaps_cheaper=perhaps_cheaper)
+        return {**_NO_MEASURE, "perhaps_cheaper": perhaps_cheaper}
     least = min(priced.values())
     (way, name), *ties = [key for key, value in priced.items() if value <= least + CENT]
     is_plan_cheapest = usd_plan is not None and usd_plan <= least + CENT
-    equal = [tied_name or tied_way for tied_way, tied_name in ties if tied_way != "plan"]
-    perhaps_equal = cut if solution.proved and is_plan_cheapest else []
-    return _describe_cheapest(way, round(least, 2), name, equal, perhaps_cheaper, perhaps_equal)
+    return {
+        "way": way,
+        "name": name,
+        "usd_per_month": round(least, 2),
+        "equal": [tied_name or tied_way for tied_way, tied_name in ties if tied_way != "plan"],
+        "perhaps_cheaper": perhaps_cheaper,
+        "perhaps_equal": cut if solution.proved and is_plan_cheapest else [],
+    }
 
 
 def _additions(plain: Path | None, plan: Path | None) -> dict[str, dict[str, int | str]]:

@@ -197,15 +197,8 @@ def fleet_of(service: ServiceFit, case: Case, path: Path) -> Fleet:
     """Return the variables of fleet.tfvars beside the tiers' plans."""
     tiers = {}
     for option, tier, demand in zip(path, service.tiers, case.tiers, strict=True):
-        spec = tier.spec
-        tiers[spec.name] = {
-            "role": spec.role,
-            "calls": list(spec.calls) or None,
-            "cpus": option.instance.vcpus,
-            "memory_mb": demand.memory_mb,
-            "nic_mbps": spec.nic_mbps,
-            "disk_mbps": spec.disk_mbps,
-        }
+        size = {"cpus": option.instance.vcpus, "memory_mb": demand.memory_mb}
+        tiers[tier.spec.name] = {**_as_it_is(tier.spec), **size}
     specs = [promoter for tier in service.tiers for promoter in tier.spec.promoters]
     return Fleet(
         service.experiment or "planned",
@@ -216,7 +209,7 @@ def fleet_of(service: ServiceFit, case: Case, path: Path) -> Fleet:
 
 
 def _as_it_is(spec: TierSpec) -> dict[str, object]:
-    """Return the variables of a tier that no plan changes."""
+    """Return the variables of a tier of the service."""
     return {
         "role": spec.role,
         "calls": list(spec.calls) or None,
