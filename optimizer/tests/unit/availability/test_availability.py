@@ -90,9 +90,6 @@ def test_without_repair_one_node_is_up_for_the_mean_of_its_life() -> None:
 
 def test_the_least_size_is_certified_by_one_fewer_failing() -> None:
     sizing = least_pool(100, 0.99, FailureRates())
-    assert sizing.extra is not None
-    assert sizing.reached is not None
-    assert sizing.one_fewer is not None
     assert sizing.one_fewer.availability < 0.99 <= sizing.reached.availability
     smaller = passive_failover(100, sizing.extra - 1, FailureRates())
     assert smaller.availability == pytest.approx(sizing.one_fewer.availability, abs=1e-10)

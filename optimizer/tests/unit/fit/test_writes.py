@@ -66,7 +66,6 @@ def test_the_share_is_found_with_its_count_and_spread(told: Told, tmp_path: Path
     share = database(folder).write_share
     assert share.value == pytest.approx(SHARE, abs=0.01)
     assert share.samples == database(folder).requests_per_copy.samples
-    assert share.spread is not None
     assert share.spread < 0.01
 
 
@@ -94,8 +93,6 @@ def test_what_a_replica_applies_unasked_is_work_that_it_does(told: Told, tmp_pat
     memcached_s = database(folder).processing_s.value
     last = table.filter(pl.col("tier") == "db").sort("time_s").group_by("server").last()
     applied = (len(DB) - 1) * last["writes"][0] / last["requests"].sum()
-    assert processing_s is not None
-    assert memcached_s is not None
     assert memcached_s / processing_s == pytest.approx(1.0 + applied, rel=0.03)
 
 

@@ -53,7 +53,6 @@ def _run(project: Path, **variables: str) -> tuple[list[str], str]:
     )  # fmt: skip
     assert process.returncode == pytest.ExitCode.TESTS_FAILED, process.stdout + process.stderr
     match = re.search(r"SPARECRAFT_TEST_SEED=(\d+) pytest", process.stdout)
-    assert match is not None
     return re.findall(r"drawn (\d+)", process.stdout), match[1]
 
 

@@ -156,7 +156,6 @@ def test_the_steady_state_is_the_closed_form() -> None:
         fault * (outcomes.crash_p * recovery.crash_s + outcomes.retry_p * recovery.retry_s),
     )
     steady = integrity(outcomes, 300.0).steady_state
-    assert steady is not None
     shares = (steady.correct, steady.corrupt, steady.down)
     assert shares == pytest.approx([w / sum(weights) for w in weights], rel=1e-13)
 
@@ -165,7 +164,6 @@ def test_a_long_horizon_reaches_the_steady_state_of_a_repaired_pool() -> None:
     result = integrity(
         NODE_TYPES["ft_ilr"], 660.0, pool=3, repair_s=3 * 3600.0, horizon_s=1000 * FAULT_MONTH_S
     )
-    assert result.steady_state is not None
     assert result.down == pytest.approx(result.steady_state.down, rel=1e-4)
     assert result.corrupt == pytest.approx(result.steady_state.corrupt, rel=1e-4)
 
@@ -175,7 +173,6 @@ def test_the_steady_state_of_a_pool_that_cannot_keep_up_is_set_by_its_repair() -
     result = integrity(
         NODE_TYPES["ft_ilr"], 6600.0, pool=400, repair_s=10 * 3600.0, horizon_s=3600.0
     )
-    assert result.steady_state is not None
     life_s = FAULT_MONTH_S / (6600 * 0.75)
     assert result.steady_state.correct == pytest.approx(life_s / 36_000, rel=1e-9)
 

@@ -234,7 +234,6 @@ def test_a_plan_adds_up_with_its_disks_and_its_traffic_and_so_does_the_present_f
         "standby": database.spares,
     }
     repeated = make_plan(asked(values=values, present=present, **tier)).plan
-    assert repeated.present is not None
     assert repeated.present["usd_per_month"] == pytest.approx(plan.usd_per_month, abs=0.01)
     assert any("arbiters is not in the cost" in text for text in plan.assumptions)
 
@@ -286,11 +285,9 @@ def test_a_spare_that_is_there_is_not_counted_where_it_cannot_serve(run: Path) -
             for tier in fitted.tiers
         )
         present = planned(replace(fitted, tiers=with_spare)).present
-        assert present is not None
         availabilities[state] = present["predicted"]["availability"]
         usd = present["usd_per_month"]
     without = planned(service(run, "own")).present
-    assert without is not None
     assert availabilities["own"] == without["predicted"]["availability"]
     assert availabilities["none"] != availabilities["own"]
     assert usd > without["usd_per_month"]  # it is paid for all the same

@@ -59,7 +59,6 @@ def test_a_relaxation_is_sufficient_and_a_hair_tighter_is_not(problem: Problem) 
             continue
         relaxation = by_limit[axis.key]
         assert relaxation.least
-        assert relaxation.value is not None
         x = axis.from_stated(relaxation.value)
         assert x == pytest.approx(min(axis.reached(tight, p) for _, p in plans), rel=1e-7)
         enough = all_plans(axis.impose(tight, x))
@@ -77,7 +76,6 @@ def test_what_is_loosened_together_suffices_together(problem: Problem) -> None:
     steps = relax_together(tight, Budget(1000))
     loosened = tight
     for step in steps:
-        assert step.value is not None
         axis = Axis(step.limit)
         loosened = axis.impose(loosened, axis.from_stated(step.value))
     assert bool(steps) == bool(all_plans(loosened))
@@ -93,7 +91,6 @@ def test_what_is_loosened_together_suffices_together(problem: Problem) -> None:
 def test_what_binds_is_what_enumeration_saves_without_it(problem: Problem) -> None:
     solution = solve(problem)
     assume(solution.usd_per_month is not None)
-    assert solution.usd_per_month is not None
     expected = set()
     for family in ("availability", "utilisation", "collision", "latency"):
         saved = solution.usd_per_month - all_plans(problem.without(family))[0][0]
@@ -109,7 +106,6 @@ def test_what_binds_is_what_enumeration_saves_without_it(problem: Problem) -> No
 def test_marginal_prices_are_the_steps_of_enumeration(problem: Problem) -> None:
     solution = solve(problem)
     assume(solution.usd_per_month is not None)
-    assert solution.usd_per_month is not None
     prices = marginal_prices(problem, solution, lambda _: Budget(500))
     json.dumps(prices, allow_nan=False)
     assert set(prices) == {"availability", "p95_ms", "p99_ms"}
@@ -121,19 +117,15 @@ def test_marginal_prices_are_the_steps_of_enumeration(problem: Problem) -> None:
         assert (price["tighter"] is None) == (not dearer)
         assert (price["looser"] is None) == (not cheaper)
         if dearer:
-            assert price["tighter"] is not None
             usd_more = dearer[0] - solution.usd_per_month
             assert price["tighter"]["usd_more"] == pytest.approx(usd_more, abs=0.006)
         if cheaper:
-            assert price["looser"] is not None
             assert price["looser"]["limit"] == pytest.approx(axis.stated(cheaper[-1][0]), rel=1e-7)
             usd_less = cheaper[-1][1] - solution.usd_per_month
             assert price["looser"]["usd_more"] == pytest.approx(usd_less, abs=0.006)
-    assert problem.unavailability_max is not None
     nine = [usd for x, usd in true_front(problem, Axis("availability"))
             if x <= problem.unavailability_max / 10 + 1e-15]  # fmt: skip
     next_nine = prices["availability"]["next_nine"]
-    assert next_nine is not None
     assert next_nine["usd_more"] == (
         pytest.approx(nine[0] - solution.usd_per_month, abs=0.006) if nine else None
     )
@@ -309,12 +301,8 @@ def test_a_question_beside_the_plan_that_fails_does_not_take_the_answer_along(
 def test_a_slower_fail_over_never_makes_a_plan_cheaper_in_the_degraded_condition() -> None:
     """Extra active nodes serve while one is down, spares do not: a pool is no substitute."""
     case = request_from_file(EXAMPLE, None, Overrides()).case
-    assert case.slo.degraded is not None
     slower = case.changed("failover_s", 2.0)
-    assert slower is not None
     costs = [solve(problem).usd_per_month for problem in (case.problem(), slower)]
-    assert costs[0] is not None
-    assert costs[1] is not None
     assert costs[0] <= costs[1]
 
 

@@ -155,7 +155,6 @@ def test_a_smaller_machine_at_the_price_of_a_larger_one_is_placed_where_that_doe
         {"availability": 0.5}, [host], tiers=[tier], prices={"book": str(tmp_path / "book.toml")}
     )
     hosts = make_plan(question).plan.hosts
-    assert hosts is not None
     assert hosts["tiers"]["web"]["instance_type"] == "thin"
     assert hosts["usd_per_month"] == 10.0 * hosts["tiers"]["web"]["nodes"]
 
@@ -179,7 +178,6 @@ def test_where_nothing_fits_it_is_said_and_the_plan_stands() -> None:
     tiny = {**SMALL, "count": 1, "cores": 1.0}
     plan = make_plan(asked({"availability": 0.9}, [tiny])).plan
     assert plan.feasible
-    assert plan.hosts is not None
     assert plan.hosts["usd_per_month"] is None
     assert plan.hosts["proved"]
     assert plan.hosts["reasons"]

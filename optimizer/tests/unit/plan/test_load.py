@@ -22,9 +22,6 @@ def test_a_plan_holds_up_to_the_load_that_is_said_and_not_beyond(
     slo: dict[str, Any], gives_way: str
 ) -> None:
     outcome = make_plan(asked(slo))
-    assert outcome.plan.load is not None
-    assert outcome.solution is not None
-    assert outcome.solution.path is not None
     assert outcome.plan.load["gives_way"] == gives_way
     factor = outcome.plan.load["holds_to_per_s"] / 20.0
     for times, expected in ((factor * 0.999, True), (factor * 1.003, False)):

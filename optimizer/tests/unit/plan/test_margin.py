@@ -42,14 +42,12 @@ def test_arms_that_predict_each_other_narrow_the_error_and_others_widen_it() -> 
 
 def test_each_of_k_figures_is_taken_at_the_level_that_keeps_all_together() -> None:
     level = level_of(0.9, 3)
-    assert level is not None
     assert level**3 == pytest.approx(0.9)
     assert level_of(None, 3) is None
     rates = {"crash_per_year": {"count": 3, "node_years": 2.0}, "failover_s": 20.0}
     question = asked({"availability": 0.99, "p99_ms": 400.0, "confidence": 0.9}, rates=rates)
     assert set(question.figures) == {"crash_per_year", "latency"}
     assert question.level == pytest.approx(math.sqrt(0.9))
-    assert question.rates is not None
     assert question.case.rates == question.rates.at_level(math.sqrt(0.9))
 
 
@@ -83,7 +81,6 @@ def test_law_demand_and_rates_drawn_together_keep_all_limits_in_that_share_of_wo
     law = law_error(99, [], [])
     errors = np.exp(law.spread * rng.standard_t(law.freedom, worlds))
     load = np.maximum(0.1, 1.0 + 0.1 * rng.standard_normal(worlds))
-    assert sure.rates is not None
     rates = sure.rates.sample(rng, worlds)
 
     def kept(option: Option) -> float:

@@ -51,7 +51,6 @@ def _on_premises(
 def test_a_step_without_gain_is_no_reason_to_stop(max_nodes: int) -> None:
     """Shocks of four: a third extra node changes nothing, a fourth one does."""
     solution = solve(_case(SHOCKS, 0.9999999, max_nodes).problem())
-    assert solution.path is not None
     assert solution.path[0].nodes == 6
     assert solution.usd_per_month == pytest.approx(372.30)
 
@@ -61,7 +60,6 @@ def test_the_plan_and_the_sizing_agree_on_the_least_nodes(nodes: int) -> None:
     rates = FailureRates(common_cause=0.5, common_cause_nodes=nodes)
     solution = solve(_case(rates, 0.9999999, 20, busy_s=0.01).problem())
     sizing = least_extra_nodes(1, 0.9999999, rates, scheme="cloud")
-    assert solution.path is not None
     assert solution.path[0].needed == 1
     assert solution.path[0].extra == sizing.extra
 
@@ -135,9 +133,7 @@ def test_a_pool_is_found_where_the_next_one_is_hardly_better() -> None:
     target = 0.9999985730472473
     solution = solve(_on_premises(3, rates, target, 40, "pf").problem())
     sizing = least_pool(3, target, rates)
-    assert solution.path is not None
     assert (solution.path[0].needed, solution.path[0].extra) == (3, sizing.extra)
-    assert sizing.extra is not None
     text = sizing.reason
     assert text.split()[text.split().index("reach") + 1] != text.split()[-3], text
 
@@ -193,7 +189,6 @@ def test_a_target_that_the_models_cannot_vouch_for_is_refused() -> None:
 def test_a_plan_keeps_its_target_whatever_the_error_of_the_models(scheme: str) -> None:
     rates = FailureRates(repair_s=86_400.0)
     solution = solve(_case(rates, 1 - 2e-12, 20, scheme=scheme, busy_s=0.01).problem())
-    assert solution.path is not None
     for option in solution.path:
         prediction = availability(
             option.needed, option.extra, rates, mechanism=option.mechanism, scheme=scheme

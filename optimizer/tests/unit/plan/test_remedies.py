@@ -115,9 +115,6 @@ def test_spares_and_copies_cost_what_all_such_fleets_bought_one_by_one_do(
     slo = {"p99_ms": p99_ms, "degraded": {"limping": 1, "limp_speed": speed}}
     problem = make_plan(asked(slo, limits=COPIES)).problem
     plain = make_plan(asked({"p99_ms": p99_ms}, limits=COPIES)).solution
-    assert problem is not None
-    assert plain is not None
-    assert plain.path is not None
     [old] = plain.path
     assert old.replicas == 1  # so that which of equal fleets is taken does not matter
     spares, copies = [], []
@@ -245,9 +242,6 @@ def test_what_equally_cheap_fleets_differ_in_is_not_bought_against_limping(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     outcome = make_plan(asked(SLO, limits=COPIES, rates={**RATES, "limp_recovery_s": 60.0}))
-    assert outcome.problem is not None
-    assert outcome.solution is not None
-    assert outcome.solution.path is not None
     [plan] = outcome.solution.path
     with_copies = replace(outcome.solution, path=(replace(plan, replicas=plan.replicas + 1),))
     budget = Budget(100)
@@ -313,8 +307,6 @@ def test_a_plan_is_not_said_to_be_below_what_was_not_decided(
 
 def test_only_an_unproved_plan_may_be_dearer_than_spares_that_were_not_decided() -> None:
     outcome = make_plan(asked(SLO, rates=RATES))
-    assert outcome.problem is not None
-    assert outcome.solution is not None
     unproved = replace(outcome.solution, gap=0.5, proof="none")
     spent = Budget(0)
     cheapest = plan_against_limping(outcome.case, outcome.problem, unproved, spent)["cheapest"]
