@@ -100,13 +100,6 @@ def test_a_run_without_neighbours_has_no_share_and_no_slowdown(tmp_path: Path) -
         assert not tier.gamma.sufficient
 
 
-def test_a_short_run_says_what_it_lacks(tmp_path: Path) -> None:
-    short = write_run(tmp_path / "short", Truth(block_s=8.0, pages_per_s=4.0))
-    service = fit(read_results(short))
-    assert any("page rate" in text for text in service.missing)
-    assert any("processing time" in text for text in service.missing)
-
-
 def test_a_tier_of_machines_that_the_specification_lacks_is_refused(run: Path) -> None:
     manifest = json.loads((run / "manifest.json").read_text())
     del manifest["spec"]["fleet"]["tiers"]["db"]
