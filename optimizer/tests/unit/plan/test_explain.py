@@ -319,4 +319,4 @@ def test_limits_that_fail_together_are_loosened_together_and_said_to_be() -> Non
 def test_a_load_that_nothing_carries_is_said_to_be_that() -> None:
     texts, body = explain_infeasible(Problem(((),), latency, unavailability_max=1 - 0.9))
     assert texts[0] == "tier 1: no instance type and node count carries the load"
-    assert body == {"alone": [], "together": [], "cut": None}
+    assert dict(body) == {"alone": [], "together": [], "cut": None}

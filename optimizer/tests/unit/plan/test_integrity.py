@@ -260,9 +260,9 @@ def test_the_throughput_of_two_runs_is_the_low_end_over_the_high_end(tmp_path: P
     _write_capacity(tmp_path / "hard", w=(60.0, 70.0))
     _write_capacity(tmp_path / "plain", w=(90.0, 100.0))
     _write_capacity(tmp_path / "both", hard=(60.0, 70.0), plain=(90.0, 100.0))
-    two = {"nodt_run": "hard", "native_run": "plain"}
-    one = {"nodt_run": "both", "workload": "hard",
-           "native_run": "both", "native_workload": "plain"}  # fmt: skip
+    two: dict[str, Any] = {"nodt_run": "hard", "native_run": "plain"}
+    one: dict[str, Any] = {"nodt_run": "both", "workload": "hard", "native_run": "both",
+                           "native_workload": "plain"}  # fmt: skip
     for runs in (two, one):
         variant = {k: v for k, v in _ilr(**runs).items() if k not in ("nodt", "nodt_source")}
         plan = _planned(variant, folder=tmp_path)

@@ -204,7 +204,7 @@ def test_a_law_that_is_slower_with_more_nodes_proves_nothing(limit_ms: float, fo
     assert "tier t1" in (solution.breach or "")
     assert "3 x 2 vCPUs" in (solution.breach or "")
     if found:
-        assert 0 < solution.gap <= 1.0  # type: ignore[operator]
+        assert 0 < solution.gap <= 1.0
     else:
         assert solution.gap is None
 
