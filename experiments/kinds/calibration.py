@@ -278,7 +278,6 @@ class _Calibration:
         self.pieces: list[Piece] = []
 
     def search(self) -> tuple[Rate, dict[str, Work]]:
-        """Return the rate, and the work by tier that it follows from."""
         near_per_s = self._near_per_s()
         settle_s = max(SETTLE_S, self._experiment.phases.settle)
         for attempt in range(1, TRIES_MAX + 1):

@@ -60,7 +60,6 @@ def usd_per_month(
 
 
 def book_of(scheme: str) -> PriceBook:
-    """Return the source of the machines' prices."""
     return price_book("on-prem" if scheme == Scheme.on_prem else "ec2")
 
 

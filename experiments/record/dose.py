@@ -85,7 +85,6 @@ def _row(kind: str, machine: str, doses: Sequence[Dose | None]) -> DoseRow:
 
 
 def answer(dose: Dose | None) -> str:
-    """Return one of ANSWERS."""
     if dose is None:
         return UNMEASURED
     return {True: BIT, False: MISSED, None: INSUFFICIENT}[dose["bit"]]

@@ -126,7 +126,6 @@ class Recorder:
         self._writer.write([Point(measurement, {**self._names, **tags}, fields, time_ns)])
 
     def requests(self, block: Block, records: Sequence[RequestRecord]) -> None:
-        """Write requests of a block to InfluxDB."""
         t0_ns = self.clock.ns_at(0.0)
         self._writer.write(
             request_point(record, block, self._account, t0_ns=t0_ns, **self._names)
@@ -160,7 +159,6 @@ class Recorder:
         self._writer.write([look_point(self._names, title, text, time_ns)])
 
     def arbiter(self, monotonic: float, tier: str, stats: dict[str, object]) -> None:
-        """Record one poll of an arbiter."""
         time_s = self.clock.since_s(monotonic)
         with self._guard:
             self._rows.extend(arbiter_rows(time_s, stats))

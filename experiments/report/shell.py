@@ -48,7 +48,6 @@ def chip(question: str, answer: bool | str | None, reasons: Sequence[object] = (
 
 
 def chips(verdicts: Mapping[str, Any], questions: Mapping[str, str]) -> list[Verdict]:
-    """Return the runner's verdicts, each with its question."""
     by_name = {name: verdicts.get(name) or {} for name in questions}
     return [
         chip(question, _answer(by_name[name]), by_name[name].get("reasons") or ())

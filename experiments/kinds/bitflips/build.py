@@ -21,8 +21,6 @@ _SERVICE_S = 7200.0  # on a host that does much else
 
 @dataclass(frozen=True)
 class Built:
-    """A program in a variant."""
-
     program: str
     variant: str
     plain: Path  # as in normal use: its speed is measured

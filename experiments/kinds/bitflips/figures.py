@@ -19,7 +19,6 @@ _COLOURS = dict(zip(OUTCOMES, (
 
 
 def outcome_figure(identity: str, title: str, rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Shares of outcomes, stacked, a bar for each variant."""
     bars = [
         (row["variant"], [(colour, 100.0 * (row["shares"][outcome] or 0.0))
                           for outcome, colour in _COLOURS.items()])

@@ -66,8 +66,6 @@ class Program(TypedDict):
 
 
 class BitflipsManifest(Manifest, total=False):
-    """The manifest with this kind's own key."""
-
     programs: list[Program]
 
 
@@ -82,8 +80,6 @@ class Cost(TypedDict):
 
 
 class Price(Cost):
-    """The cost of a program's variant in one repeat."""
-
     program: str
     variant: str
     repeat: int
@@ -103,7 +99,6 @@ class Campaign:
         testbed.keep(self._write)
 
     def measure(self) -> None:
-        """Measure everything, in a temporary folder that is removed afterwards."""
         with tempfile.TemporaryDirectory(prefix="sparecraft-bitflips-") as name:
             work = Path(name)
             for program in self._section.programs:

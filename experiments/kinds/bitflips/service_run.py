@@ -255,7 +255,6 @@ def _connect(path: Address) -> socket.socket:
 
 
 def address_of(service: Service, folder: Path) -> Address:
-    """Return the socket of the service that was started in `folder`."""
     if not service.is_on_tcp:
         return folder / SOCKET
     return "127.0.0.1", int((folder / _PORT).read_text(encoding="utf-8"))
@@ -311,7 +310,6 @@ def start(
 def serve_alone(
     service: Service, program: Path, folder: Path, environment: dict[str, str]
 ) -> Iterator[Server]:
-    """Serve in `folder`, with all connections open."""
     process = start(service, program, folder, environment)
     server = Server(service, process, address_of(service, folder))
     try:

@@ -54,7 +54,6 @@ def paper_table(result: Mapping[str, Any]) -> Table:
 
 
 def price_table(price: Rows) -> Table:
-    """CPU time of each variant in normal use."""
     table_rows = tuple(
         (
             named(row["program"]), named(row["variant"]), Cell(f"{number(row['cpu_s'])} s"),
@@ -133,7 +132,6 @@ def _range(row: Mapping[str, Any]) -> str:
 
 
 def silent_table(variant: str, origins: Rows) -> Table | None:
-    """Return the origins at which the silent corruptions of a variant began."""
     if not origins:
         return None
     table_rows = tuple(

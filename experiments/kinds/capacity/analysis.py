@@ -97,7 +97,6 @@ def knee(rates: Sequence[float], mean_ms: Sequence[float]) -> float:
 
 
 def _error_share(steps: Sequence[Step]) -> float:
-    """Share of requests without a good answer in the steps of one rate."""
     total = sum(step.requests.height for step in steps)
     return sum(step.error_share * step.requests.height for step in steps) / total
 

@@ -55,13 +55,11 @@ class CapacitySection(Strict):
     """Other workloads on the same node."""
 
     def workloads(self, experiment: Experiment) -> tuple[Workload, ...]:
-        """Return the workloads for the node, in the order of their search."""
         load = experiment.load
         main = Workload(user=load.user, rate_per_s=load.sent_per_s, p95_ms=experiment.slo.p95_ms)
         return (main, *self.also)
 
     def questions(self, experiment: Experiment) -> tuple[Question, ...]:
-        """Every workload on every arm, arm by arm."""
         first, *others = experiment.arms
         workloads = self.workloads(experiment)
         if not others:
@@ -78,7 +76,6 @@ class CapacitySection(Strict):
         )
 
     def check(self, design: Design) -> None:
-        """Raises InputError if the design disturbs the node, or has several."""
         experiment, tier = design.experiment, design.fleet.entry_tier
         nodes = design.fleet.tiers[tier].nodes
         role = design.fleet.tiers[tier].role

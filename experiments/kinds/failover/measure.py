@@ -39,8 +39,6 @@ _ALL_S = 60.0  # until all servers are registered
 
 
 class BlockRecord(TypedDict):
-    """A measured block, and the counts of its audit."""
-
     arm: str
     fault: str
     clients: int
@@ -49,8 +47,6 @@ class BlockRecord(TypedDict):
 
 
 class FailoverManifest(Manifest, total=False):
-    """The manifest with this kind's own key."""
-
     blocks: list[BlockRecord]
 
 
@@ -79,7 +75,6 @@ class Blocks:
         testbed.keep(self._write)
 
     def measure(self) -> None:
-        """Measure every block."""
         self._work.mkdir()
         try:
             for block, fault, clients in cells(self._testbed.design.experiment, self._section):

@@ -124,7 +124,6 @@ class FailoverSection(Strict):
         return [(fault, clients) for fault in self.faults for clients in self.clients]
 
     def check(self, design: Design) -> None:
-        """Raises InputError if the section does not fit the design."""
         experiment, tiers = design.experiment, design.fleet.tiers
         arms = set(experiment.arms)
         names = [fault.name for fault in self.faults]

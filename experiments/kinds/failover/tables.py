@@ -102,7 +102,6 @@ def calls_table(rows: Rows) -> Table | None:
 
 
 def bought_table(rows: Rows, availability: float) -> Table:
-    """Return the gain of each strategy under each fault that has a rate."""
     rated_rows = [row for row in rows if row["bought"] is not None]
     head = ("fault", "strategy", "CrashRecovery", "PoolRepair", "availability", "down a year",
             "USD a month", f"servers for {availability:.9g}", "USD a month with them")  # fmt: skip
@@ -149,7 +148,6 @@ def _strategy(row: Mapping[str, Any]) -> Cell:
 
 
 def _by_block(row: Mapping[str, Any]) -> str:
-    """Return the least and the largest median of a cell's blocks."""
     medians_ms = [median_ms for median_ms in row["medians_ms"] if median_ms is not None]
     if len(medians_ms) < 2:
         return MISSING

@@ -70,7 +70,6 @@ class Scenario:
 
 
 def scenarios_of(severities: Sequence[float], crash: bool) -> tuple[Scenario, ...]:
-    """One for each severity, then the crash."""
     limping = tuple(Scenario(severity) for severity in severities)
     return (*limping, Scenario(None)) if crash else limping
 

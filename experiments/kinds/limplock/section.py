@@ -27,7 +27,6 @@ _REPEATS_LEAST = 3  # with fewer, no bound holds with confidence 0.95: slowdown.
 
 
 def system_tier(design: Design, system: str) -> str:
-    """Return the tier that runs a system."""
     return next(name for name, tier in design.fleet.tiers.items() if tier.role == system)
 
 

@@ -76,12 +76,10 @@ class Window:
 
     @property
     def duration(self) -> Duration:
-        """The duration of the operation."""
         return Duration(self.took_s, at_least=self.cut)
 
 
 def group_by_part(windows: Iterable[Window]) -> dict[Key, list[Window]]:
-    """Return the windows of each arm, row and part, in their order."""
     groups: dict[Key, list[Window]] = {}
     for window in windows:
         groups.setdefault(window.key, []).append(window)
@@ -109,7 +107,6 @@ class RunInputs:
 
 
 def client_log(arm: str, system: str) -> str:
-    """Return the name of the file of a client's output."""
     return f"client-{arm}-{system}.log"
 
 

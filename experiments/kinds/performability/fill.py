@@ -47,8 +47,6 @@ class FillRecord:
 
 
 class FilledManifest(Manifest, total=False):
-    """The manifest with the fills of its blocks."""
-
     fills: list[JsonObject]
 
 

@@ -22,8 +22,6 @@ from experiments.record.records import ARBITERS
 
 @dataclass(frozen=True)
 class MeasuredBlock:
-    """One block: its arm, its fault, its measured requests, and its course."""
-
     block: int
     pair: int
     arm: str

@@ -15,7 +15,6 @@ from experiments.testbed.testbed import Testbed
 
 
 def measure(testbed: Testbed, section: PerformabilitySection) -> None:
-    """Run every fault of the design in every block of its order."""
     experiment, say = testbed.design.experiment, testbed.narrator
     runner = blocks_on(testbed)
     filler = Filler(testbed, section.fill) if section.fill else None

@@ -60,7 +60,6 @@ def write_page(folder: Path) -> Path:
 
 
 def _slo(result: Mapping[str, Any]) -> list[Any]:
-    """Return the year's SLO, arm by arm."""
     arms = (result["slo"] or {}).get("arms") or {}
     names = [f"The year's SLO, {arm}?" if len(arms) > 1 else "The year's SLO?" for arm in arms]
     return [
@@ -86,7 +85,6 @@ def _arms(result: Mapping[str, Any]) -> list[str]:
 
 
 def _worst(arm: str, faults: Any) -> str:
-    """Return the fault with the most demerits on an arm."""
     candidates = [fault for fault in faults if arm in fault["arms"]]
     fault = max(
         candidates, key=lambda candidate: candidate["arms"][arm]["cost"]["demerits"]["median"]

@@ -92,7 +92,6 @@ class PerformabilitySection(Strict):
     """Limits for a year of faults."""
 
     def check(self, design: Design) -> None:
-        """Raises InputError if phases cannot be told apart."""
         experiment = design.experiment
         names = [fault_name(fault.model_dump()) for fault in experiment.faults]
         unknown = set(self.rates) - {fault.kind for fault in experiment.faults}

@@ -94,7 +94,6 @@ def _printed(value_s: float | None, less_s: float | None = None) -> str:
 
 
 def paper_table(paper: Mapping[str, Any]) -> Table:
-    """Return the report's statements on its figures, beside this run's."""
     rows = [
         (
             named(claim["place"]),
@@ -219,7 +218,6 @@ def _better(estimate: Mapping[str, Any]) -> Cell:
 
 
 def signed(value: float | None) -> str:
-    """Return a difference with its sign."""
     if value is None:
         return MISSING
     return f"{'+' if value > 0 else ''}{number(value)}"

@@ -106,7 +106,6 @@ def _stages(run: Run, blocks: Sequence[MeasuredBlock], rate: FaultRate) -> tuple
 
 
 def _phase_s(run: Run, block: MeasuredBlock, phase: str) -> float:
-    """Return the duration of a phase of this block in the year."""
     operator = run.section.operator
     if operator and phase == "recovery" and block.course.reset_s is not None:
         return operator.year_wait_s

@@ -41,7 +41,6 @@ def strength_table(summary: Mapping[str, Any]) -> Table | None:
 
 
 def strength_shares(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Return each tier's measured share of the time at full strength."""
     tiers = (summary.get("strength") or {}).get("tiers") or {}
     return {
         f"{tier} at full strength": percent(tier_body["measured"]["share"])
@@ -83,7 +82,6 @@ def recovery_table(summary: Mapping[str, Any]) -> Table | None:
 
 
 def section_values(run: RunFolder) -> dict[str, object]:
-    """Remarks of the section beside its figures and tables."""
     strength = run.summary["strength"]
     empty = strength["pool_empty"]
     notes = [

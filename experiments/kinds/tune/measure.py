@@ -159,7 +159,6 @@ class Tuning:
         testbed.keep(self._write)
 
     def measure(self) -> None:
-        """Run until the end of the search or of the time."""
         say = self._testbed.narrator
         all_ones = (1,) * len(self._design.fleet.arbiters)
         with say.step(f"Measuring r = {all_ones} and what it costs"):
@@ -184,7 +183,6 @@ class Tuning:
             say.detail(self._replicator.stopped)
 
     def _simulate_start(self, all_ones: Replicas) -> Replicas:
-        """Return the simulator's optimum, from the windows at r = 1."""
         experiment = self._design.experiment
         tiers = zip(
             *(w.tiers for w in self._replicator.windows if w.replicas == all_ones), strict=True

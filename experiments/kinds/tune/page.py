@@ -62,7 +62,6 @@ def tune_page(tuning: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
 
 
 def headline(tuning: Mapping[str, Any]) -> str:
-    """Return the answer in a sentence or two."""
     if tuning["chosen"] is None:
         return "It was ended before any r was measured to its end."
     accepted = [step for step in tuning["steps"] if step["accepted"]]

@@ -96,7 +96,6 @@ class Contest:
 
     @property
     def accepted(self) -> bool:
-        """True if the search moved."""
         return self.verdict == "better"
 
 
@@ -117,7 +116,6 @@ class Replicator:
 
     @property
     def requests(self) -> int:
-        """Number of requests so far."""
         return sum(window.requests for window in self.windows)
 
     @property
@@ -236,7 +234,6 @@ class Replicator:
     def _look(
         self, measured_pairs: Sequence[tuple[MeasuredWindow, MeasuredWindow]]
     ) -> tuple[Significance, Verdict]:
-        """Return the evidence of the pairs so far."""
         rules, pairs = self.rules, _steady_pairs(measured_pairs)
         evidence = significance(pairs, rules.target, rules.stretch_s, self.rng)
         verdict = evidence.verdict(rules.levels[len(measured_pairs) - PAIRS_MIN])
@@ -250,7 +247,6 @@ class Replicator:
         evidence: Significance,
         verdict: Verdict,
     ) -> Contest:
-        """Return the comparison with its figures and intervals."""
         rules, pairs = self.rules, _steady_pairs(measured_pairs)
         current, candidate = (
             self.point(side[0].replicas, side) for side in zip(*measured_pairs, strict=True)

@@ -91,7 +91,6 @@ def look(
 def compared(
     pairs: Sequence[Block], metric: str, manifest: Mapping[str, Any], level: float
 ) -> Comparison:
-    """Return an arm against the baseline."""
     entry: Comparison = {"factor": None, "ci_low": None, "ci_high": None, "decided": OPEN}
     sizes = [
         sum(stratum.arms[arm].latency_ms.size for pair in pairs for stratum in pair)

@@ -260,7 +260,6 @@ def _latency(
 
 
 def single(quantile: float) -> Value:
-    """Return the percentile of the only arm."""
     value = quantile_value(quantile)
     return lambda arms: value(arms[0]) or None  # a latency of zero has no logarithm
 

@@ -49,7 +49,6 @@ class Saturation:
 
     @property
     def ok(self) -> bool:
-        """True if the load was as requested."""
         return not self.limits
 
 

@@ -38,7 +38,6 @@ class LocalInflux:
 
     @property
     def url(self) -> str:
-        """The address at which it listens."""
         return f"http://{self._address}"
 
     def start(self) -> None:

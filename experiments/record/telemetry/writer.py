@@ -74,7 +74,6 @@ class InfluxWriter:
 
     @property
     def stats(self) -> TelemetryStats:
-        """The counts now."""
         with self._lock:
             return self._stats
 

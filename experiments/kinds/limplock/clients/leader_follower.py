@@ -27,7 +27,6 @@ class LeaderFollower(System):
 
     @classmethod
     def check(cls, row: Row) -> None:
-        """Raises InputError for an operation that its client cannot do."""
         for load in filter(None, (row.workload, row.beside)):
             if load.operation not in cls.operations:
                 expected = f"one of {', '.join(cls.operations)}"
@@ -45,7 +44,6 @@ class LeaderFollower(System):
         return {"leader": tuple(leaders), "follower": tuple(followers)}
 
     def asked_machine(self, row: Row, parts: Parts, injected: str) -> str:
-        """Return the first follower that does not limp."""
         del row
         return next(name for name in parts["follower"] if name != injected)
 
@@ -60,13 +58,11 @@ class LeaderFollower(System):
         self.make(clients, _PROBED_BYTES, _PROBED_KEYS)
 
     def make(self, clients: Clients, size: int, keys: int) -> None:
-        """Make `keys` keys of `size` bytes each, through the first server."""
         first = next(iter(self.nodes))
         task = Task(first, self.made_by, self.target(first, self.made_by), keys, size, keys)
         clients.do(task, _MAKE_TIMEOUT_S)
 
     def probe(self, row: Row, operation: str, node: str) -> Task:
-        """Return a probe of a small key."""
         del row
         target = self.target(node, operation)
         return Task(node, operation, target, 0, _PROBED_BYTES, _PROBED_KEYS)

@@ -82,7 +82,6 @@ class Lane:
 
     @property
     def is_done(self) -> bool:
-        """True if all of it was done."""
         return self.reason == "done"
 
     def wait(self, timeout_s: float) -> bool:
@@ -90,7 +89,6 @@ class Lane:
         return self._over.wait(max(0.0, timeout_s))
 
     def end(self, now: float, reason: str) -> None:
-        """Mark it as over."""
         if self.ended is None:
             self.ended, self.reason = now, reason
             self.is_open.set()  # nobody has to wait for it
@@ -140,7 +138,6 @@ class Clients:
         return lane
 
     def go(self, lane: Lane) -> None:
-        """Let the lane begin."""
         lane.started = time.monotonic()
         if lane.work is None:
             self._send("go", lane.number)

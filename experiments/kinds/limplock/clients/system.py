@@ -41,7 +41,6 @@ class Node:
 
     @classmethod
     def from_machine(cls, machine: Machine) -> Node:
-        """Return the node of a machine of the inventory."""
         return cls(machine.name, machine.address, str(urlsplit(machine.agent_url).hostname))
 
 

@@ -58,7 +58,6 @@ class Dose:
 
     @property
     def share(self) -> float | None:
-        """The amount as a share of the bound."""
         return None if self.bound is None else self.put / self.bound
 
     @property

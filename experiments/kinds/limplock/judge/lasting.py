@@ -57,7 +57,6 @@ def courses(
 
 
 def _rates_per_s(operations: pl.DataFrame, window: Window) -> list[float]:
-    """Return the rate in each whole bin of the window [1/s]."""
     ends = operations.filter(machine=window.asked)["end_s"].to_numpy() - window.start_s
     bins = max(1, int(window.length_s // BIN_S))
     counts, _ = np.histogram(ends, bins=bins, range=(0.0, bins * BIN_S))

@@ -37,8 +37,6 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, order=True)
 class Stream:
-    """One operation sent to one node."""
-
     node: str
     operation: str
     needs: Needs

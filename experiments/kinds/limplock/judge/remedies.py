@@ -134,7 +134,6 @@ def _side(windows: Sequence[Window], scenario: str, arm: str, rule: Rule) -> Sid
 
 
 def _unfit_reason(side: Side, rule: Rule) -> str:
-    """Return the reason why an arm cannot be judged; "" if it can."""
     steady = side.slowdown and noise([wait.seconds for wait in side.base]) <= rule.noise_max
     return "" if steady else f"{side.arm}: {side.reason}"
 

@@ -51,7 +51,6 @@ _NOTHING: JsonObject = {
 
 
 def analyse(folder: Path) -> Findings:
-    """Return the findings of a run's rows, from its files."""
     manifest = manifest_if_any(folder)
     inputs, windows = read_windows(folder)
     operations = pl.read_parquet(folder / ASKED_FILE)

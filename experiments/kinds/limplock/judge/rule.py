@@ -100,8 +100,6 @@ class StreamVerdict:
 
 @dataclass(frozen=True)
 class NodeVerdict:
-    """A node's verdict, and the time from which on it was slow."""
-
     node: str
     verdict: Verdict
     down: bool
@@ -186,7 +184,6 @@ def _apply_dose_to_operation(judgement: Judgement, dose: Dose | None) -> Judgeme
 
 
 def judge_operation(base: Sequence[Duration], faulty: Sequence[Duration], rule: Rule) -> Judgement:
-    """Judge if the row's own operation is slow."""
     if any(duration.at_least for duration in base):
         return Judgement("insufficient", reason="a base run did not end well")
     base_s = [duration.seconds for duration in base]

@@ -78,11 +78,9 @@ class Search(Zones):
         return None
 
     def scenario(self, value: float) -> Scenario:
-        """Return the scenario of a value of the axis."""
         return Scenario(float(f"{value:.{_DIGITS}g}"), self.axis, self.slower, self.held_s)
 
     def range_words(self) -> str:
-        """Return the range for people."""
         text = f"{self.low:g} to {self.high:g} {UNITS[self.axis]}"
         if self.axis == "held":
             text = f"{self.slower:g} {UNITS['slower']} for {text}"
@@ -93,7 +91,6 @@ class Search(Zones):
 
 
 def value_of(scenario: str) -> float:
-    """Return the value of a search's scenario on its axis, from its name."""
     return float(scenario.split()[0])
 
 

@@ -156,7 +156,6 @@ class Rows:
         return []
 
     def _draw_scenarios(self, block: Block, row: Row, part: str) -> tuple[Scenario, ...]:
-        """Return the scenarios in the order drawn for this repeat."""
         seed = self._testbed.design.experiment.design.seed
         return shuffle(self._section.scenarios, seed, row.name, part, block.arm, block.pair)
 

@@ -48,7 +48,6 @@ class Deaths:
         self.died_at: dict[str, float] = {}  # [monotonic s]
 
     def look(self, now: float) -> None:
-        """Look at all machines that have not died."""
         for name in self._counts.keys() - self.died_at.keys():
             count = self._count(name)
             if count > self._counts[name] or self._ended(name):

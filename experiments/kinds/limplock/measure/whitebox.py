@@ -65,11 +65,9 @@ class Whitebox:
         return self._answers.get(machine)
 
     def table(self) -> pl.DataFrame:
-        """Return the kept metrics, as WHITEBOX."""
         return pl.DataFrame(self._rows, WHITEBOX, orient="row")
 
     def failures(self) -> list[str]:
-        """Return a line for each machine with failed looks."""
         return [
             f"{machine}: {count} looks at its white-box metrics failed, the last by {error}"
             for machine, (count, error) in dict(self._failed).items()

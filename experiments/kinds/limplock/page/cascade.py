@@ -35,7 +35,6 @@ def cascade_figures(result: Mapping[str, Any]) -> list[Figure]:
 
 
 def slow_since(scenario: Scenario) -> list[Mapping[str, Any]]:
-    """Return the time at which each slow node became slow, if it is known."""
     nodes = (node for node in scenario["nodes"] if node["verdict"] == "yes")
     return [node["since"] for node in nodes if node["since"]]
 

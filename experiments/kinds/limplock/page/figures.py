@@ -50,7 +50,6 @@ class _Panel:
 
     @property
     def is_full(self) -> bool:
-        """True if a machine reached its limit."""
         return any(
             row["value"] >= REACHED * self.limits.get(row["name"], math.inf) for row in self.rows
         )
@@ -215,7 +214,6 @@ def _names(course: Sequence[Window], operations: pl.DataFrame, metrics: pl.DataF
 
 
 def _node_words(first: Window, name: str, limping: Collection[str]) -> str:
-    """Return a machine's role at the course's begin, and its limping."""
     at_first = f"at first {first.labels[name]}" if name in first.labels else ""
     return ", ".join(filter(None, [at_first, "limps" * (name in limping)])) or "of no part"
 
@@ -347,7 +345,6 @@ def _separate_names(shades: Rows, px_per_s: float) -> Rows:
 
 
 def _lines(rows: Rows, x: Any, y: Any) -> list[Any]:
-    """Return a layer for each kind of line."""
     kinds = [kind for kind in DASHES if any(row["kind"] == kind for row in rows)]
     return [
         marks.line(

@@ -190,7 +190,6 @@ def panels_of(windows: Sequence[Window], logs: Mapping[str, ReadMarks]) -> list[
 
 
 def _omissions(arm_logs: Iterable[ReadMarks], panels: Sequence[Panel]) -> str:
-    """Describe omitted data, for the end of a caption."""
     logs = list(arm_logs)
     damaged, undrawn = sum(log.damaged for log in logs), len(panels) - _PANELS_MAX
     sentences = [f"Damaged lines of the client's log, left out: {damaged}."] if damaged else []
@@ -250,7 +249,6 @@ _SOLID: Mapping[str, Any] = {"strokeWidth": 1.9}
 
 
 def _points(course: Course, colours: Mapping[str, str]) -> Rows:
-    """Return the points of the parts that have a colour."""
     return [
         {"t": time_s, "value": share, "colour": colours[part], "line": f"{job} {part}"}
         for (job, part), line in course.lines().items()

@@ -57,7 +57,6 @@ def _slowdown(side: Finding) -> Cell:
 
 
 def _judged_cell(verdict: str, ratio: Finding | None, about: str) -> Cell:
-    """Return the verdict with the ratio, its bounds and `about`."""
     middle = ""
     if ratio is not None:
         middle, about = _median_text(ratio), f"{bounds(ratio)}; {about}"

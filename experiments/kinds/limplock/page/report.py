@@ -74,7 +74,6 @@ def write_page(folder: Path) -> Path:
 
 
 def scale_words(inputs: RunInputs) -> str:
-    """Return the scale of all rows, or of each row if they differ."""
     if set(inputs.scales.values()) <= {inputs.scale}:
         return plain(inputs.scale)
     return ", ".join(f"{row} {plain(scale)}" for row, scale in inputs.scales.items())
@@ -158,7 +157,6 @@ def _verdict(ours: str, paper: str, agrees: bool | None) -> Cell:
 
 
 def scenario_table(result: Mapping[str, Any]) -> Table:
-    """Return each scenario's slowdown with its interval, and its verdicts."""
     rows = tuple(
         (
             named(f"{_name(result, scenario)}, {label(scenario['scenario'])}"),
@@ -174,7 +172,6 @@ def scenario_table(result: Mapping[str, Any]) -> Table:
 
 
 def resource_table(result: Mapping[str, Any], machines: Sequence[Machine]) -> Table | None:
-    """Return the resource that ran out, for each row and machine."""
     rows = tuple(
         (
             named(_name(result, {"arm": machine.arm, "row": machine.row, "part": machine.part})),
