@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments.kinds.limplock.judge.result import CLASSES, combine_verdicts
-from experiments.kinds.limplock.judge.rule import Verdict
+from experiments.kinds.limplock.judge.result import CLASSES
+from experiments.kinds.limplock.judge.rule import Verdict, combine_verdicts
 from experiments.kinds.limplock.row import Row, rows
 from experiments.paths import ROOT
 

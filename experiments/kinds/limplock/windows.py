@@ -75,6 +75,11 @@ class Window:
         return self.end_s - self.start_s
 
     @property
+    def died_by_part(self) -> dict[str, float]:
+        """Time until each server ran out of memory, by the server's part [s]."""
+        return {self.labels.get(name, name): since_s for name, since_s in self.died_s.items()}
+
+    @property
     def duration(self) -> Duration:
         return Duration(self.took_s, at_least=self.cut)
 
@@ -104,6 +109,9 @@ class RunInputs:
     scales: Mapping[str, float] = field(default_factory=dict)  # by row
     monotonic_s: float | None = None  # second 0 on the clients' clock
     closing: Sequence[Window] = ()  # the base again, after all scenarios of a repeat
+
+    def closing_bases(self, key: Key) -> dict[int, Window]:
+        return {window.repeat: window for window in self.closing if window.key == key}
 
 
 def client_log(arm: str, system: str) -> str:

@@ -6,10 +6,10 @@ from the existing measurements stand; the verdict on the whole run states the ga
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
-from experiments.kinds.limplock.row import Row
 from experiments.kinds.limplock.scenarios import BASE, label
 from experiments.kinds.limplock.section import LimplockSection
 from experiments.kinds.limplock.windows import Window
@@ -39,7 +39,8 @@ def missing_measurements(spec: Mapping[str, Any], windows: Sequence[Window]) -> 
     measured_arms = {arm for (arm, _, _), by_scenario in measured.items() if by_scenario}
     gaps = [f"{row.name}: {_NOTHING}" for row in rows if row.name not in measured_rows]
     gaps += [f"{arm}: {_NOTHING}" for arm in repeats if arm not in measured_arms and measured_rows]
-    for arm, row, part in _parts(repeats, rows):
+    parts = [(row, part) for row in rows for part in row.injected]
+    for arm, (row, part) in product(repeats, parts):
         if arm in measured_arms and row.name in measured_rows:
             counts = {
                 name: len(numbers)
@@ -57,13 +58,6 @@ def _repeats(spec: Mapping[str, Any], section: LimplockSection) -> dict[str, int
     order, times = spec["design"]["order"], int(spec["design"]["repeats"])
     turns = {arm: order.count(chr(ord("A") + index)) for index, arm in enumerate(spec["arms"])}
     return {arm: times * (count if section.search is None else 1) for arm, count in turns.items()}
-
-
-def _parts(arms: Mapping[str, int], rows: Sequence[Row]) -> Iterator[tuple[str, Row, str]]:
-    for arm in arms:
-        for row in rows:
-            for part in row.injected:
-                yield arm, row, part
 
 
 def _describe_shortfall(counts: Mapping[str, int], repeats: int) -> str:

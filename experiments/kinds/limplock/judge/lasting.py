@@ -49,9 +49,7 @@ def courses(
                 "base_per_s": base_per_s,
                 "bin_s": BIN_S,
                 "done_per_s": _rates_per_s(row_operations, window),
-                "died_s": {
-                    window.labels.get(name, name): at for name, at in window.died_s.items()
-                },
+                "died_s": window.died_by_part,
             })  # fmt: skip
     return repeat_courses
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 import polars as pl
@@ -73,15 +73,11 @@ def probe_findings(
     keys = ["node", "operation", "needs", "repeat"]
     for key, rows in probes.sort(*keys, "start_s").group_by(keys, maintain_order=True):
         node, operation, needs, repeat = key
-        stream = Stream(str(node), str(operation), _needs(str(needs)))
+        stream = Stream(str(node), str(operation), cast(Needs, needs))
         number = int(str(repeat))
         series = _Series(rows, fault_s[number], down_s.get((number, stream.node)))
         findings.setdefault(stream, []).append(series.finding(factor, judged_share))
     return {stream: tuple(repeats) for stream, repeats in findings.items()}
-
-
-def _needs(text: str) -> Needs:
-    return next(needs for needs in get_args(Needs) if needs == text)
 
 
 def _check(probes: pl.DataFrame, fault_s: Mapping[int, float]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +18,14 @@ from experiments.kinds.limplock.judge.dose import Dose, dose_of
 from experiments.kinds.limplock.judge.lasting import courses
 from experiments.kinds.limplock.judge.probes import SCHEMA
 from experiments.kinds.limplock.judge.remedies import remedies_of
-from experiments.kinds.limplock.judge.rule import Limplock, Measured, Rule, Verdict, judge
+from experiments.kinds.limplock.judge.rule import (
+    Limplock,
+    Measured,
+    Rule,
+    Verdict,
+    combine_verdicts,
+    judge,
+)
 from experiments.kinds.limplock.judge.search import Search, summarise_search, value_of
 from experiments.kinds.limplock.row import Row, rows
 from experiments.kinds.limplock.scenarios import BASE, CRASH, scenarios_of
@@ -58,13 +66,14 @@ def analyse(folder: Path) -> Findings:
     spec = manifest["spec"]["limplock"]
     rule = Rule.model_validate(spec["rule"])
     known = rows()
-    doses = _Doses(inputs, manifest["spec"], pl.read_parquet(folder / WHITEBOX_FILE))
+    whitebox = pl.read_parquet(folder / WHITEBOX_FILE)
+    doses = partial(_dose, inputs, manifest["spec"]["fleet"], whitebox)
     parts = group_by_part(windows)
     scenarios = [
         _judge_scenario(parts[key], known[key[1]], scenario, probes, rule, inputs, doses)
         for key, scenario in _scenario_keys(parts, spec)
     ]
-    if spec.get("search") is not None:
+    if search := spec.get("search"):
         scenarios.sort(key=lambda scenario: value_of(scenario["scenario"]))
     scenarios += _cut_short_scenarios(windows, inputs)
     for scenario in scenarios:
@@ -83,7 +92,7 @@ def analyse(folder: Path) -> Findings:
         "scenarios": scenarios,
         "letters": letters,
         "abandoned": list(inputs.abandoned),
-        "zones": _zones(windows, spec.get("search")),
+        "zones": summarise_search(windows, Search.model_validate(search)) if search else None,
         "remedies": _remedies(windows, scenarios, spec.get("reference"), rule),
         "courses": courses(inputs, windows, operations) if spec.get("endure") else None,
     }
@@ -112,27 +121,21 @@ def _scenario_keys(
     ]
 
 
-class _Doses:
-    """Doses of all rows of a run."""
+def _dose(
+    inputs: RunInputs, fleet: Mapping[str, Any], whitebox: pl.DataFrame, row: Row,
+    faulty: Sequence[Window], probes: pl.DataFrame,
+) -> Dose | None:  # fmt: skip
+    """Return the dose of a row's scenario; None if the row has no mechanism.
 
-    def __init__(self, inputs: RunInputs, spec: Mapping[str, Any], whitebox: pl.DataFrame) -> None:
-        self._inputs = inputs
-        self._fleet = spec["fleet"]
-        self._whitebox = whitebox
-
-    def compute(self, row: Row, faulty: Sequence[Window], probes: pl.DataFrame) -> Dose | None:
-        """Return the dose of a row's scenario; None if the row has no mechanism.
-
-        Parameters: probes, as probes.SCHEMA.
-        """
-        if row.mechanism is None:
-            return None
-        healthy = probes.filter(needs="neither")["node"].n_unique()
-        count, size_kb = self._inputs.counts[row.name], row.workload.size_kb
-        return dose_of(
-            row.mechanism, count, size_kb, faulty, healthy, self._fleet,
-            row.injected_role or row.system, self._whitebox,
-        )  # fmt: skip
+    Parameters: probes, as probes.SCHEMA.
+    """
+    if row.mechanism is None:
+        return None
+    healthy = probes.filter(needs="neither")["node"].n_unique()
+    return dose_of(
+        row.mechanism, inputs.counts[row.name], row.workload.size_kb, faulty, healthy, fleet,
+        row.injected_role or row.system, whitebox,
+    )  # fmt: skip
 
 
 def distinguishing_labels(
@@ -144,13 +147,6 @@ def distinguishing_labels(
     parts = {entry["part"] for entry in summary if entry["row"] == row["row"]}
     arms = {entry["arm"] for entry in summary}
     return [row["arm"]] * (len(arms) > 1) + [row["part"]] * (len(parts) > 1)
-
-
-def _zones(
-    windows: Sequence[Window], search: Mapping[str, Any] | None
-) -> list[dict[str, object]] | None:
-    """Return the zones of a search; None if the design has none."""
-    return None if search is None else summarise_search(windows, Search.model_validate(search))
 
 
 def _cut_short_scenarios(windows: Sequence[Window], inputs: RunInputs) -> list[JsonObject]:
@@ -173,9 +169,7 @@ def _facts(
     """
     arm, name, part = windows[0].key
     runs = list((faulty or base).values())
-    closing_bases = {
-        window.repeat: window for window in inputs.closing if window.key == windows[0].key
-    }
+    closing_bases = inputs.closing_bases(windows[0].key)
     return {
         "arm": arm,
         "row": name,
@@ -189,7 +183,7 @@ def _facts(
             closing_bases[repeat].took_s for repeat in faulty if repeat in closing_bases
         ],
         "took_all_s": [window.took_s for window in faulty.values()],
-        "died_s": [_death_times(window) for window in faulty.values()],
+        "died_s": [window.died_by_part for window in faulty.values()],
         "dose": None,
         "cut": _count_cut(faulty.values()),
         "bases_cut": _count_cut(later_bases(windows).values()),
@@ -234,15 +228,13 @@ def _remedies(
 
 def _judge_scenario(
     windows: Sequence[Window], row: Row, scenario: str, probes: pl.DataFrame, rule: Rule,
-    inputs: RunInputs, doses: _Doses,
+    inputs: RunInputs, dose_in: Callable[[Row, Sequence[Window], pl.DataFrame], Dose | None],
 ) -> JsonObject:  # fmt: skip
     faulty = {window.repeat: window for window in windows if window.scenario == scenario}
     base = {repeat: window for repeat, window in later_bases(windows).items() if repeat in faulty}
     measured = measured_of(row, base, faulty, probes)
-    dose = doses.compute(row, list(faulty.values()), measured.probes)
-    closing_bases = {
-        window.repeat: window for window in inputs.closing if window.key == windows[0].key
-    }
+    dose = dose_in(row, list(faulty.values()), measured.probes)
+    closing_bases = inputs.closing_bases(windows[0].key)
     closing = [
         (base[repeat].duration, closing_bases[repeat].duration)
         for repeat in faulty
@@ -252,11 +244,6 @@ def _judge_scenario(
     facts = _facts(windows, scenario, base, faulty, inputs)
     facts["dose"] = None if dose is None else {**asdict(dose), "share": dose.share}
     return {**facts, **_json(limplock)}
-
-
-def _death_times(window: Window) -> dict[str, float]:
-    """Return the time until each server ran out of memory, by the server's part [s]."""
-    return {window.labels.get(name, name): since_s for name, since_s in window.died_s.items()}
 
 
 def measured_of(
@@ -366,15 +353,6 @@ def _summary(
             "agrees": {key: _agrees(compared_paper, key, ours) for key, ours in verdicts.items()},
         })  # fmt: skip
     return result
-
-
-def combine_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return yes if one verdict is, no if all are; else the one that leaves most open."""
-    listed = list(verdicts)
-    for verdict in ("yes", "insufficient", "under-dosed", "no"):
-        if verdict in listed:
-            return verdict
-    return "insufficient"
 
 
 def _agrees(paper: Mapping[str, Any] | None, name: str, ours: Verdict) -> bool | None:

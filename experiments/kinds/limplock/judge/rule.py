@@ -123,27 +123,21 @@ def judge(measured: Measured, rule: Rule) -> Limplock:
 
     Raises: InputError if the probes are not as `probes.SCHEMA` says.
     """
-    findings = probe_findings(
-        measured.probes,
-        measured.fault_s,
-        measured.down_s,
-        factor=rule.factor,
-        judged_share=rule.judged_share,
-    )
+    findings = probe_findings(measured.probes, measured.fault_s, measured.down_s,
+                              factor=rule.factor, judged_share=rule.judged_share)  # fmt: skip
     streams = tuple(_judge_stream(stream, findings[stream], rule) for stream in sorted(findings))
     nodes = _judge_nodes(streams, measured.limping)
     cluster, scope = _judge_cluster(streams)
-    node = _combine([node.verdict for node in nodes])
-    drift = describe_drift(measured.closing, rule)
+    node = combine_verdicts([node.verdict for node in nodes])
     operation = judge_operation(measured.base, measured.faulty, rule)
-    if drift:
+    if drift := describe_drift(measured.closing, rule):
         operation = replace(operation, verdict="insufficient", reason=drift)
-    operation = _apply_dose_to_operation(operation, measured.dose)
+        node, cluster, scope = "insufficient", "insufficient", ()
     return Limplock(
-        operation=operation,
-        node=_apply_dose(_apply_drift(node, drift), "node", measured.dose),
-        cluster=_apply_dose(_apply_drift(cluster, drift), "cluster", measured.dose),
-        scope=() if drift else scope,
+        operation=_apply_dose_to_operation(operation, measured.dose),
+        node=_apply_dose(node, "node", measured.dose),
+        cluster=_apply_dose(cluster, "cluster", measured.dose),
+        scope=scope,
         nodes=nodes,
         streams=streams,
     )
@@ -161,10 +155,6 @@ def describe_drift(closing: Sequence[tuple[Duration, Duration]], rule: Rule) -> 
     if 1.0 / rule.drift_max <= drift <= rule.drift_max:
         return ""
     return f"the base drifted by {drift:.3g} from begin to end"
-
-
-def _apply_drift(verdict: Verdict, drift: str) -> Verdict:
-    return "insufficient" if drift else verdict
 
 
 def _apply_dose(verdict: Verdict, name: Class, dose: Dose | None) -> Verdict:
@@ -246,37 +236,24 @@ def _slow_since(repeats: Sequence[ProbeFinding]) -> Since | None:
 def _judge_nodes(streams: Sequence[StreamVerdict], limping: str) -> tuple[NodeVerdict, ...]:
     """Judge every node that got an operation that needs nothing that limps."""
     nodes = []
-    for name, group in groupby(streams, key=lambda stream_verdict: stream_verdict.stream.node):
+    for name, group in groupby(streams, key=lambda judged: judged.stream.node):
         needs = "node" if name == limping else "neither"
-        node_streams = [
-            stream_verdict for stream_verdict in group if stream_verdict.stream.needs == needs
-        ]
+        node_streams = [judged for judged in group if judged.stream.needs == needs]
         if node_streams:
-            times = [
-                stream_verdict.since
-                for stream_verdict in node_streams
-                if stream_verdict.since is not None
-            ]
+            times = [judged.since for judged in node_streams if judged.since is not None]
             first = min(times, key=lambda since: since.seconds, default=None)
-            verdict = _combine(
-                [stream_verdict.judgement.verdict for stream_verdict in node_streams]
-            )
-            nodes.append(
-                NodeVerdict(
-                    name,
-                    verdict,
-                    any(stream_verdict.down for stream_verdict in node_streams),
-                    first,
-                )
-            )
+            verdict = combine_verdicts([judged.judgement.verdict for judged in node_streams])
+            down = any(judged.down for judged in node_streams)
+            nodes.append(NodeVerdict(name, verdict, down, first))
     return tuple(sorted(nodes, key=lambda node: node.since.seconds if node.since else np.inf))
 
 
-def _combine(verdicts: Sequence[Verdict]) -> Verdict:
-    """Return yes if one verdict is, no if all are; else insufficient."""
-    if "yes" in verdicts:
-        return "yes"
-    return "no" if verdicts and set(verdicts) == {"no"} else "insufficient"
+def combine_verdicts(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return yes if one verdict is, no if all are; else the one that leaves most open."""
+    for verdict in ("yes", "insufficient", "under-dosed", "no"):
+        if verdict in verdicts:
+            return verdict
+    return "insufficient"
 
 
 def _judge_cluster(streams: Sequence[StreamVerdict]) -> tuple[Verdict, tuple[str, ...]]:
@@ -285,7 +262,7 @@ def _judge_cluster(streams: Sequence[StreamVerdict]) -> tuple[Verdict, tuple[str
         by_operation.setdefault(stream_verdict.stream.operation, []).append(stream_verdict)
     locked = {operation: _judge_lock(group) for operation, group in by_operation.items()}
     scope = tuple(sorted(name for name, verdict in locked.items() if verdict == "yes"))
-    return _combine(list(locked.values())), scope
+    return combine_verdicts(list(locked.values())), scope
 
 
 def _judge_lock(streams: Iterable[StreamVerdict]) -> Verdict:

@@ -173,7 +173,7 @@ class Repeat:
         roles = self._await_roles()
         limit_s = section.limit_s(row, base.took_s)
         kind, parameters = scenario.fault(row.limpware)
-        self._testbed.recorder.block = replace(self._block, repeat=self._fault_number())
+        self._testbed.recorder.block = replace(self._block, repeat=self._testbed.tally.planned)
         lane = self._open_lane(roles, 0 if section.endure else self._count)
         deaths = Deaths(self._system.nodes, self._read_output, self._has_ended)
         with ExitStack() as fault:
@@ -206,10 +206,6 @@ class Repeat:
         self.windows.append(window)
         self._report_probes()
         self._narrate(scenario, base, window)
-
-    def _fault_number(self) -> int:
-        """Return the number of the fault in the run, for its events."""
-        return self._testbed.tally.planned
 
     def _open_lane(self, roles: NodeRoles, count: int) -> Lane:
         """Return the row's operation, connected before anything limps."""
