@@ -20,7 +20,7 @@ from experiments.kinds.performability.compared import (
     paired_differences,
 )
 from experiments.kinds.performability.fill import FilledManifest
-from experiments.kinds.performability.folder import MeasuredBlock, Run, between, read_run
+from experiments.kinds.performability.folder import MeasuredBlock, Run, read_run
 from experiments.kinds.performability.paper import compare_with_paper
 from experiments.kinds.performability.phases import PHASES
 from experiments.kinds.performability.section import fault_name
@@ -72,9 +72,7 @@ def _unsettled_blocks(run: Run) -> list[str]:
     blocks of its arm: the effect of the previous block had not passed."""
     reasons = []
     for arm in run.arms:
-        arm_blocks = [block for block in run.blocks if block.arm == arm]
-        before = {block.block: block.within("before") for block in arm_blocks}
-
+        before = {block.block: block.within("before") for block in run.blocks_of(arm)}
         service = {block: _service_before(rows) for block, rows in before.items() if rows.height}
         if not service:
             continue
@@ -127,10 +125,7 @@ def _longest_failures(faults: Sequence[JsonObject]) -> str:
 
 def _fault(run: Run, index: int) -> JsonObject:
     fault = run.faults[index]
-    arm_blocks = {
-        arm: [block for block in run.blocks if block.fault == index and block.arm == arm]
-        for arm in run.arms
-    }
+    arm_blocks = {arm: run.blocks_of(arm, index) for arm in run.arms}
     return {
         "name": fault_name(fault),
         "kind": fault["kind"],
@@ -150,7 +145,7 @@ def _figures(run: Run, blocks: Sequence[MeasuredBlock]) -> JsonObject:
         rows = pl.concat([block.within(phase) for block in blocks])
         if rows.height:
             phases[phase] = user_metrics(rows, sum(end - start for start, end in spans), run.ideal)
-    failing = pl.concat([between(block.requests, *block.course.failure) for block in blocks])
+    failing = pl.concat([block.failing for block in blocks])
     lasted_s = [block.course.failure[1] - block.course.failure[0] for block in blocks]
     detected = [block.course.detected_s for block in blocks]
     resets = [block.course.reset_s for block in blocks]
@@ -176,7 +171,7 @@ def _undisturbed(run: Run) -> dict[str, UserMetrics]:
     fault."""
     metrics = {}
     for arm in run.arms:
-        blocks = [block for block in run.blocks if block.arm == arm]
+        blocks = run.blocks_of(arm)
         rows = [block.within("before") for block in blocks]
         if rows:
             seconds = sum(block.lasted_s("before") for block in blocks)

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import stats
 
 from core.json_object import JsonObject
-from experiments.kinds.performability.folder import MeasuredBlock, Run, between
+from experiments.kinds.performability.folder import MeasuredBlock, Run
 from experiments.record.metrics.bootstrap import CONFIDENCE
 from experiments.record.metrics.performability import user_metrics
 
@@ -31,7 +31,7 @@ def cost_of(run: Run, block: MeasuredBlock) -> dict[str, float]:
     """Return the cost of a block's fault as totals. Unlike means over a failure, they do not depend
     on the length that is given to the failure.
     """
-    rows = between(block.requests, *block.course.failure)
+    rows = block.failing
     metrics = user_metrics(rows, block.course.failure[1] - block.course.failure[0], run.ideal)
     ideal_ms = run.ideal.latency_ms or 0.0
     waited_s = rows.height * max(0.0, (metrics["waited_ms_mean"] or 0.0) - ideal_ms) / 1e3
@@ -53,10 +53,8 @@ def paired_differences(
 
 def over_all(run: Run, arm: str) -> dict[str, JsonObject]:
     """Return an arm minus the first over all faults and repeats."""
-    first, second = (
-        [block for block in run.blocks if block.arm == arm_name] for arm_name in (run.arms[0], arm)
-    )
-    return {name: pseudomedian(changes) for name, changes in _changes(run, first, second).items()}
+    changes_of = _changes(run, run.blocks_of(run.arms[0]), run.blocks_of(arm))
+    return {name: pseudomedian(changes) for name, changes in changes_of.items()}
 
 
 def _changes(

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from core.chart_style import Row, Rows, data
-from experiments.kinds.performability.folder import Run, between
+from experiments.kinds.performability.folder import Run
 from experiments.kinds.performability.tables import waited_s
 from experiments.record.metrics.weights import performability_weights
 from experiments.report import marks, palette
@@ -197,10 +197,7 @@ def exceedance_figure(run: Run, faults: Sequence[Fault]) -> Figure:
     rows = []
     for index, fault in enumerate(faults):
         for arm in fault["arms"]:
-            blocks = [block for block in run.blocks if block.fault == index and block.arm == arm]
-            failing = pl.concat(
-                [between(block.requests, *block.course.failure) for block in blocks]
-            )
+            failing = pl.concat([block.failing for block in run.blocks_of(arm, index)])
             latency_ms = np.sort(failing["latency_ms"].to_numpy())
             if latency_ms.size:
                 above = 1.0 - np.searchsorted(latency_ms, _CURVE_MS, side="right") / latency_ms.size

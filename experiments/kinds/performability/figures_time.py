@@ -28,11 +28,7 @@ _EXTENT = {"minExtent": 52, "maxExtent": 52}  # so that panels are aligned
 
 def course_figure(run: Run, fault: int, name: str) -> Figure:
     """Chart one fault on every arm: requests a second by outcome, and the mean latency."""
-    arm_blocks = {
-        arm: [block for block in run.blocks if block.fault == fault and block.arm == arm]
-        for arm in run.arms
-    }
-    arm_blocks = {arm: blocks for arm, blocks in arm_blocks.items() if blocks}
+    arm_blocks = {arm: blocks for arm in run.arms if (blocks := run.blocks_of(arm, fault))}
     identity, title = f"course-{fault}", f"{name}: over time"
     if not arm_blocks:
         return Figure(identity, title, "", (), {}, "No block of it was measured.")

@@ -29,6 +29,11 @@ class MeasuredBlock:
     requests: pl.DataFrame
     course: Course
 
+    @property
+    def failing(self) -> pl.DataFrame:
+        """Requests that were due while the failure lasted."""
+        return between(self.requests, *self.course.failure)
+
     def within(self, phase: str) -> pl.DataFrame:
         """Return the requests of a phase; none if the phase did not occur."""
         return between(self.requests, *self.course.spans.get(phase, (0.0, 0.0)))
@@ -48,6 +53,11 @@ class Run:
     nodes: dict[str, int]  # of each tier
     blocks: list[MeasuredBlock]
     ideal: Ideal
+
+    def blocks_of(self, arm: str, fault: int | None = None) -> list[MeasuredBlock]:
+        """Return an arm's blocks, all or those of one fault."""
+        blocks = [block for block in self.blocks if block.arm == arm]
+        return [block for block in blocks if fault in (None, block.fault)]
 
 
 def read_run(folder: Path, manifest: Mapping[str, Any]) -> Run:

@@ -70,7 +70,8 @@ def _slo(result: Mapping[str, Any]) -> list[Any]:
 
 def headline(result: Mapping[str, Any]) -> str:
     """Return the worst fault's effect on users for each arm, and each arm's year."""
-    sentences = [_worst(arm, result["faults"]) for arm in _arms(result)]
+    arms = dict.fromkeys(arm for fault in result["faults"] for arm in fault["arms"])
+    sentences = [_worst(arm, result["faults"]) for arm in arms]
     year = result["year"]
     for arm, arm_year in (year["arms"] if year else {}).items():
         sentences.append(
@@ -78,10 +79,6 @@ def headline(result: Mapping[str, Any]) -> str:
             "lost."
         )
     return " ".join(sentences)
-
-
-def _arms(result: Mapping[str, Any]) -> list[str]:
-    return list(dict.fromkeys(arm for fault in result["faults"] for arm in fault["arms"]))
 
 
 def _worst(arm: str, faults: Any) -> str:

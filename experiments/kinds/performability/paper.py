@@ -18,7 +18,7 @@ import polars as pl
 from scipy import stats
 
 from core.statistics.percentiles import percentile
-from experiments.kinds.performability.folder import Run, between
+from experiments.kinds.performability.folder import Run
 from experiments.kinds.performability.phases import periods
 from experiments.kinds.performability.section import fault_name
 from experiments.report.text import percent
@@ -138,13 +138,9 @@ def _latencies(run: Run, versions: Mapping[str, str], faults: Faults) -> Iterato
 
 def _waited_ms(run: Run, name: str, arm: str) -> Any:
     """Return the time [ms] that each request took while the failure lasted."""
-    blocks = [
-        block
-        for block in run.blocks
-        if block.arm == arm and fault_name(run.faults[block.fault]) == name
-    ]
-    rows = pl.concat([between(block.requests, *block.course.failure) for block in blocks])
-    return rows["waited_ms"].to_numpy()
+    blocks = run.blocks_of(arm)
+    rows = [block.failing for block in blocks if fault_name(run.faults[block.fault]) == name]
+    return pl.concat(rows)["waited_ms"].to_numpy()
 
 
 def fewer_demerits(
@@ -170,9 +166,7 @@ def _mirrors(run: Run, versions: Mapping[str, str]) -> Iterator[Claim]:
     period_s = run.section.period_s
     for arm in versions:
         arm_periods = [
-            periods(between(block.requests, *block.course.failure), block.course.start_s, period_s)
-            for block in run.blocks
-            if block.arm == arm
+            periods(block.failing, block.course.start_s, period_s) for block in run.blocks_of(arm)
         ]
         if sum(frame.height for frame in arm_periods) < _PERIODS_MIN:
             continue

@@ -27,7 +27,7 @@ def year_of(run: Run) -> dict[str, object] | None:
         return None
     arms = {}
     for arm in run.arms:
-        blocks = [block for block in run.blocks if block.arm == arm]
+        blocks = run.blocks_of(arm)
         expectation = _year(run, blocks)
         if expectation is None:
             continue
