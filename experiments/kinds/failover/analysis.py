@@ -41,9 +41,9 @@ _SERVER_SIDE = ("detected", "removed", "ordered", "ready")
 def analyse(folder: Path) -> Findings:
     """Return a row for each arm, fault and number of clients."""
     manifest = cast(FailoverManifest, manifest_if_any(folder))
-    section = section_of(manifest)
+    section = FailoverSection.model_validate(manifest["spec"]["failover"])
     blocks = manifest.get("blocks") or []
-    invocations = read_invocations(folder)
+    invocations = pl.read_parquet(folder / INVOCATIONS_FILE)
     strike_records = strikes(folder)
     all_failovers = failovers(invocations, strike_records)
     history = json.loads((folder / HISTORY_FILE).read_text(encoding="utf-8"))
@@ -86,10 +86,6 @@ def analyse(folder: Path) -> Findings:
     return Findings(body, verdicts, found=summary)
 
 
-def section_of(manifest: Mapping[str, Any]) -> FailoverSection:
-    return FailoverSection.model_validate(manifest["spec"]["failover"])
-
-
 def _measured_cells(
     section: FailoverSection, blocks: Sequence[BlockRecord]
 ) -> list[tuple[str, str, int]]:
@@ -110,10 +106,6 @@ def audit_total(cell: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
     if not audits or len(audits) < len(cell):
         return None
     return {key: sum(audit[key] for audit in audits) for key in audits[0]}
-
-
-def read_invocations(folder: Path) -> pl.DataFrame:
-    return pl.read_parquet(folder / INVOCATIONS_FILE)
 
 
 def strikes(folder: Path) -> list[StrikeRecord]:

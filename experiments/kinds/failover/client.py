@@ -127,7 +127,7 @@ def plan_of(
 
 
 def read_records(path: Path, t0: float, **block: Any) -> pl.DataFrame:
-    """Return a block's invocations, on the run's clock; a torn last line is left out."""
+    """Return the invocations of a block's record, on the run's clock, without a torn last line."""
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:

@@ -194,16 +194,7 @@ class Blocks:
         for record in self._records:
             records = self._work / f"{record['block']:03d}.jsonl"
             if records.is_file():
-                tables.append(
-                    read_records(
-                        records,
-                        t0,
-                        arm=record["arm"],
-                        fault=record["fault"],
-                        clients=record["clients"],
-                        block=record["block"],
-                    )
-                )
+                tables.append(read_records(records, t0, **record))
         table = pl.concat(tables) if tables else pl.DataFrame(schema=INVOCATIONS)
         write_table(folder / INVOCATIONS_FILE, table, INVOCATIONS)
         write_json(folder / STRIKES_FILE, self._strikes)

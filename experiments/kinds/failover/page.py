@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 from rich.console import Console
 
 from core.runfiles.manifest import manifest_if_any
 from core.runfiles.result import read_result
 from experiments.kinds.failover import figures, tables
-from experiments.kinds.failover.analysis import failovers, read_invocations, strikes
+from experiments.kinds.failover.analysis import failovers, strikes
+from experiments.kinds.failover.measure import INVOCATIONS_FILE
 from experiments.record.result import flat
 from experiments.report.shell import render_run, save_page
 from experiments.report.terminal import print_path, print_reasons, print_table
@@ -24,7 +26,7 @@ _WIDE = 120  # columns of a terminal; with them no table cuts a name
 
 def write_page(folder: Path) -> Path:
     manifest, result = manifest_if_any(folder), flat(read_result(folder))
-    invocations, strike_records = read_invocations(folder), strikes(folder)
+    invocations, strike_records = pl.read_parquet(folder / INVOCATIONS_FILE), strikes(folder)
     longest_failovers = failovers(invocations, strike_records)
     rows, planned = result["rows"], result["planned"]
     arms = list(dict.fromkeys(row["arm"] for row in rows))

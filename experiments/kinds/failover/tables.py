@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from core.units import YEAR_S
@@ -46,17 +47,14 @@ def _matrix(clients: int, rows: Rows) -> Table:
     faults = tuple(dict.fromkeys(row["fault"] for row in rows))
     rows_by_key = {(row["fault"], row["arm"]): row for row in rows}
     caption = f"Strategy by fault, {counted(clients, 'client')}: fail-over median, longest"
+    cells = {key: _outcome_cell(rows_by_key.get(key)) for key in product(faults, arms)}
     if len(arms) > len(faults):
-        arm_rows = tuple(
-            (named(arm), *(_outcome_cell(rows_by_key.get((fault, arm))) for fault in faults))
-            for arm in arms
-        )
-        return Table(f"matrix-{clients}", caption, ("strategy", *faults), arm_rows)
-    fault_rows = tuple(
-        (named(fault), *(_outcome_cell(rows_by_key.get((fault, arm))) for arm in arms))
-        for fault in faults
-    )
-    return Table(f"matrix-{clients}", caption, ("fault", *arms), fault_rows)
+        head: tuple[str, ...] = ("strategy", *faults)
+        body = [(named(arm), *(cells[fault, arm] for fault in faults)) for arm in arms]
+    else:
+        head = ("fault", *arms)
+        body = [(named(fault), *(cells[fault, arm] for arm in arms)) for fault in faults]
+    return Table(f"matrix-{clients}", caption, head, tuple(body))
 
 
 def _outcome_cell(row: Mapping[str, Any] | None) -> Cell:
