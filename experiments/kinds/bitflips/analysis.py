@@ -7,12 +7,14 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal, cast
 
 import polars as pl
+from scipy import stats
 
 from core.json_object import JsonObject
 from core.runfiles.manifest import manifest_if_any
@@ -27,23 +29,17 @@ from experiments.kinds.bitflips.measure import (
 from experiments.record.result import Findings, not_measured
 from experiments.report.text import percent
 
-_Z = 1.959964  # of 95 %, two-sided
 _ORIGINS = 12  # listed origins of silent corruptions
 
 
 def wilson(hits: int, total: int) -> tuple[float, float]:
-    """Return the 95 % score interval, (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n).
-
-    Parameters: hits int >= 0; total int >= hits.  Returns: (low, high), (0, 1) where total is 0.
-    Source: Wilson 1927, JASA 22; it also holds if there are few hits, or none.
+    """Return the 95 % score interval (Wilson 1927, JASA 22), (0, 1) where total is 0; it also holds
+    if there are few hits, or none.
     """
     if total == 0:
         return 0.0, 1.0
-    share, square = hits / total, _Z * _Z
-    middle = share + square / (2 * total)
-    reach = _Z * math.sqrt(share * (1 - share) / total + square / (4 * total * total))
-    low, high = (middle - reach) / (1 + square / total), (middle + reach) / (1 + square / total)
-    return (0.0 if hits == 0 else low), (1.0 if hits == total else high)
+    interval = stats.binomtest(hits, total).proportion_ci(method="wilson")
+    return float(interval.low), float(interval.high)
 
 
 def analyse(folder: Path) -> Findings:
@@ -86,9 +82,7 @@ def row_of(program: str, variant: str, injections: Sequence[Injection]) -> JsonO
         "shares": {outcome: counts[outcome] / fired if fired else None for outcome in OUTCOMES},
         "intervals": {outcome: wilson(counts[outcome], fired) for outcome in OUTCOMES},
         "silent_by_stream": dict(
-            Counter(
-                injection["stream"] for injection in injections if injection["outcome"] == "silent"
-            )
+            Counter(i["stream"] for i in injections if i["outcome"] == "silent")
         ),
     }
 
@@ -110,23 +104,19 @@ def planner_outcomes(row: Mapping[str, Any]) -> dict[str, JsonObject]:
     }
 
 
-def silent_origins(injections: Sequence[Injection]) -> list[dict[str, object]]:
+def silent_origins(injections: Sequence[Injection]) -> list[JsonObject]:
     """Return the origins of a variant's silent corruptions, the most frequent first."""
-    origins = Counter(
-        (
-            injection["program"],
-            injection["function"],
-            injection["line"],
-            injection["stream"],
-            injection["opcode"],
-        )
-        for injection in injections
-        if injection["outcome"] == "silent"
-    )
-    names = ("program", "function", "line", "stream", "opcode")
+    silent = [injection for injection in injections if injection["outcome"] == "silent"]
+    origins = _counts(silent, "program", "function", "line", "stream", "opcode")
+    return sorted(origins, key=lambda origin: -origin["count"])[:_ORIGINS]
+
+
+def _counts(rows: Iterable[Mapping[str, Any]], *names: str) -> list[JsonObject]:
+    """Return each combination of these keys' values with its number of rows, as it comes first."""
+    counts = Counter(tuple(row[name] for name in names) for row in rows)
     return [
-        {**dict(zip(names, origin, strict=True)), "count": count}
-        for origin, count in origins.most_common(_ORIGINS)
+        {**dict(zip(names, values, strict=True)), "count": count}
+        for values, count in counts.items()
     ]
 
 
@@ -172,21 +162,14 @@ def _rate(prices: Sequence[Price], time: Literal["cpu_s", "took_s"]) -> list[flo
     return [rates[0], median(rates), rates[-1]] if rates else None
 
 
-def _answers(folder: Path) -> list[dict[str, object]]:
+def _answers(folder: Path) -> list[JsonObject]:
     """Return the number of each kind of wrong answer of a service, under load and read back."""
     if not (folder / ANSWERS_FILE).exists():
         return []
     answers = pl.read_parquet(folder / ANSWERS_FILE).to_dicts()
-    counts = Counter(
-        (answer["program"], answer["variant"], answer["fault"], answer["phase"])
-        for answer in answers
-    )
     names = ("program", "variant", "fault", "phase")
-    return [
-        {**dict(zip(names, origin, strict=True)), "count": count}
-        for origin, count in sorted(counts.items())
-        if origin[2]
-    ]
+    counts = _counts((answer for answer in answers if answer["fault"]), *names)
+    return sorted(counts, key=itemgetter(*names))
 
 
 def speed_of(price: Sequence[Mapping[str, Any]], variant: str) -> float | None:

@@ -89,29 +89,24 @@ _HEAD = ("workload", "limit of p95", "NodT", "95 %", "knee", "CPU of a request",
 _AGAINST = ("of the first arm's NodT", "of its CPU, at the same rates")
 
 
-def _rows(capacity: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
+def _summary_table(capacity: Mapping[str, Any]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    has_arms = _has_arms(capacity)
     for user, workload in capacity["workloads"].items():
         nodt, knee, cost = workload["nodt_per_s"], workload["knee_per_s"], workload["processing_s"]
         first = workload.get("against") or {}
-        against = (_share(first), _share(first.get("cpu"))) if _has_arms(capacity) else ()
-        rows.append((
-            user,
+        texts = (
             f"{plain(workload['limit_ms'])} ms",
             f"{number(nodt['value'])}/s" if nodt else "none",
             interval(nodt["low"], nodt["high"], number) if nodt else "",
             f"{number(knee['value'])}/s" if knee else "",
             milliseconds(cost["value"] * 1e3) if cost else "",
             percent(workload["utilisation"]) if workload["utilisation"] is not None else "",
-            *against,
-        ))  # fmt: skip
-    return rows
-
-
-def _summary_table(capacity: Mapping[str, Any]) -> Table:
-    rows = tuple((named(row[0]), *(Cell(text) for text in row[1:])) for row in _rows(capacity))
-    head = (*_HEAD, *_AGAINST) if _has_arms(capacity) else _HEAD
-    return Table("capacity-table", "What one node carries", head, rows)
+            *((_share(first), _share(first.get("cpu"))) if has_arms else ()),
+        )
+        rows.append((named(user), *map(Cell, texts)))
+    head = (*_HEAD, *_AGAINST) if has_arms else _HEAD
+    return Table("capacity-table", "What one node carries", head, tuple(rows))
 
 
 def _has_arms(capacity: Mapping[str, Any]) -> bool:

@@ -111,18 +111,14 @@ def _tier(
     needed = int((settings.get("needed") or {}).get(tier, spec.nodes))
     machines = frozenset(f"{tier}-{i}" for i in range(1, spec.nodes + spec.standby + 1))
     tier_events = [event for event in events if event.get("machine") in machines]
+    tier_windows = [w for w in run_windows if w.machine in machines]
     blocks = [w for w in of_kind(run_windows, "phase") if w.kind == "measure" and w.duration_s > 0]
     cycles: list[Cycle] = []
     crashes, exposure_s = 0, 0.0
     for block in blocks:
-        served = [
-            w
-            for w in of_kind(run_windows, "member")
-            if w.machine in machines and _is_in_block(w, block)
-        ]
-        broken = [
-            w for w in _outages(run_windows) if w.machine in machines and _is_in_block(w, block)
-        ]
+        block_windows = [w for w in tier_windows if w.repeat == block.repeat]
+        served = of_kind(block_windows, "member")
+        broken = _outages(block_windows)
         crashes += sum(block.start_s <= w.start_s < block.end_s for w in of_kind(broken, "fault"))
         exposure_s += sum(_overlap_s(w, block) for w in served)
         cycles += cycles_of(block, served, broken, needed, spec.nodes)
@@ -138,10 +134,6 @@ def _tier(
     }  # fmt: skip
     predicted = _predicted_share(kind, needed, extra, times, crashes, exposure_s, horizon_s, rng)
     return {**result, "horizon_s": horizon_s, "predicted": predicted}
-
-
-def _is_in_block(window: Window, block: Window) -> bool:
-    return window.repeat == block.repeat
 
 
 def _outages(run_windows: Sequence[Window]) -> list[Window]:

@@ -28,14 +28,10 @@ _QUESTIONS = {
 
 
 def write_page(folder: Path) -> Path:
-    return save_page(folder, tune_page(flat(read_result(folder)), manifest_if_any(folder)))
-
-
-def tune_page(tuning: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
-    """Return the page as HTML; `tuning` is the result, head and body in one."""
+    tuning, manifest = flat(read_result(folder)), manifest_if_any(folder)
     section = tuning["asked"]
     windows = f"{tuning['windows']} of {section['window_s']:g} s; at most {tuning['pairs_max']} "
-    return render_run(
+    html = render_run(
         Path(__file__).with_name("tune.html.j2"),
         tuning,
         manifest,
@@ -59,6 +55,7 @@ def tune_page(tuning: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
             windows=f"{windows}pairs in a comparison",
         ),
     )
+    return save_page(folder, html)
 
 
 def headline(tuning: Mapping[str, Any]) -> str:
