@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from experiments.kinds.bitflips.build import HARDEN, Built, compile_c
+from experiments.kinds.bitflips.inject import Golden, Injection, Limits, inject
 from experiments.paths import ROOT
 
 VARIANTS = ("native", "ilr", "tx", "log")
@@ -36,6 +38,14 @@ def built(source: Path, variant: str, folder: Path, sites: str = "results") -> B
     target = folder / f"{source.stem}-{variant}"
     compile_c(source, target, variant, sites=sites)
     return Built(source.stem, variant, target, target)
+
+
+def injected(
+    program: Built, golden: Golden, limits: Limits, folder: Path, seed: int, count: int
+) -> Iterator[Injection]:
+    """The first injections of a seed, of one bit each."""
+    for number in range(count):
+        yield inject(program, golden, limits, folder, seed=seed, number=number, bits=1)
 
 
 def trouble(name: str) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -98,34 +98,41 @@ class _SimulatedFleet:
         pass
 
 
-def found_on(
-    fleet: _SimulatedFleet, asked_design: Design, monkeypatch: pytest.MonkeyPatch
-) -> tuple[dict[str, Any], Design]:
-    """The manifest's words, and the design that the blocks are run by."""
-    writers: list[Any] = []
-    testbed: Any = SimpleNamespace(
-        design=asked_design,
-        fleet=SimpleNamespace(influxdb=""),
-        clock=SimpleNamespace(since_s=lambda at_s: at_s, ns_at=lambda at_s: int(at_s * 1e9)),
-        narrator=Narrator(Console(file=io.StringIO())),
-        setup_s={},
-        keep=writers.append,
-    )
-    runner: Any = SimpleNamespace(calm=fleet.calm, design=asked_design, handles=[1])
-    monkeypatch.setattr(calibration, "time", fleet)
-    monkeypatch.setattr(calibration, "InfluxQuery", lambda _: fleet)
-    calibrate(testbed, runner)
-    runner.handles.clear()
-    assert writers[0](Path()) is None  # nothing was measured: nothing to keep
-    runner.handles.append(1)
-    return writers[0](Path())["calibration"], runner.design
+FindOn = Callable[..., tuple[dict[str, Any], Design]]
+
+
+@pytest.fixture
+def find_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FindOn:
+    """Calibrates `asked` on a fleet, perhaps changed: the manifest's words, and the design that the
+    blocks are run by."""
+
+    def find(
+        fleet: _SimulatedFleet, changes: Mapping[str, str] | None = None
+    ) -> tuple[dict[str, Any], Design]:
+        asked_design, writers = asked(tmp_path, changes), list[Any]()
+        testbed: Any = SimpleNamespace(
+            design=asked_design,
+            fleet=SimpleNamespace(influxdb=""),
+            clock=SimpleNamespace(since_s=lambda at_s: at_s, ns_at=lambda at_s: int(at_s * 1e9)),
+            narrator=Narrator(Console(file=io.StringIO())),
+            setup_s={},
+            keep=writers.append,
+        )
+        runner: Any = SimpleNamespace(calm=fleet.calm, design=asked_design, handles=[1])
+        monkeypatch.setattr(calibration, "time", fleet)
+        monkeypatch.setattr(calibration, "InfluxQuery", lambda _: fleet)
+        calibrate(testbed, runner)
+        runner.handles.clear()
+        assert writers[0](Path()) is None  # nothing was measured: nothing to keep
+        runner.handles.append(1)
+        return writers[0](Path())["calibration"], runner.design
+
+    return find
 
 
 @pytest.mark.parametrize("slow", [1.0, 2.0])
-def test_a_service_twice_as_slow_is_given_half_the_rate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: float
-) -> None:
-    values, rate_design = found_on(_SimulatedFleet(slow), asked(tmp_path), monkeypatch)
+def test_a_service_twice_as_slow_is_given_half_the_rate(find_on: FindOn, slow: float) -> None:
+    values, rate_design = find_on(_SimulatedFleet(slow))
     true_per_s = 0.12 * 4 * 0.6 / (WEB_S * slow)  # four web servers of 0.6 cores
     assert values["tier"] == "web"
     assert values["rate_per_s"] == pytest.approx(true_per_s, rel=0.05)
@@ -135,59 +142,50 @@ def test_a_service_twice_as_slow_is_given_half_the_rate(
 
 
 def test_an_arm_whose_copies_ask_for_more_than_the_fleet_has_is_refused_after_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    find_on: FindOn,
 ) -> None:
-    asked_design = asked(tmp_path, {"utilisation = 0.12": "utilisation = 0.7"})
     with pytest.raises(MeasurementFailed) as error:
-        found_on(_SimulatedFleet(), asked_design, monkeypatch)
+        find_on(_SimulatedFleet(), {"utilisation = 0.12": "utilisation = 0.7"})
     assert error.value.place == "arms.replicated.settings.web.replicas"
 
 
-def test_the_load_of_a_calibration_is_bounded_and_begins_low(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_load_of_a_calibration_is_bounded_and_begins_low(find_on: FindOn) -> None:
     fleet = _SimulatedFleet(slow=0.001)  # 36 us a request: 8,000 a second at 12 %
-    found_on(fleet, asked(tmp_path), monkeypatch)
+    find_on(fleet)
     rates = [rate for rate, _ in fleet.asked]
     assert rates[0] == calibration.FIRST_PER_S
     assert all(faster <= calibration.FASTER_MOST * slower for slower, faster in pairwise(rates))
     assert sum(length_s for _, length_s in fleet.asked) <= 60.0
 
 
-def test_what_an_idle_machine_uses_is_not_taken_for_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values, _ = found_on(_SimulatedFleet(noise=0.0), asked(tmp_path), monkeypatch)
+def test_what_an_idle_machine_uses_is_not_taken_for_work(find_on: FindOn) -> None:
+    values, _ = find_on(_SimulatedFleet(noise=0.0))
     assert values["tiers"]["db"]["cpu_s"] == pytest.approx(DB_S, rel=0.05)
     assert values["tiers"]["db"]["idle_cores"] == pytest.approx(3 * IDLE, rel=0.05)
 
 
 def test_copies_are_foreseen_to_do_a_tiers_work_again_and_that_of_those_below(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    find_on: FindOn,
 ) -> None:
-    values, _ = found_on(_SimulatedFleet(), asked(tmp_path), monkeypatch)
+    values, _ = find_on(_SimulatedFleet())
     base_arm, copied_arm = values["arms"]["baseline"], values["arms"]["replicated"]
     assert base_arm["web"] == pytest.approx(0.12, rel=0.01)
     assert copied_arm["web"] == pytest.approx(2 * base_arm["web"])
     assert copied_arm["db"] == pytest.approx(2 * base_arm["db"])  # (2, 1)
 
 
-def test_a_fleet_that_does_not_answer_ends_the_calibration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fleet_that_does_not_answer_ends_the_calibration(find_on: FindOn) -> None:
     fleet = _SimulatedFleet()
     fleet.failing = 0.5
     with pytest.raises(MeasurementFailed) as error:
-        found_on(fleet, asked(tmp_path), monkeypatch)
+        find_on(fleet)
     assert error.value.place == "load.utilisation"
 
 
-def test_work_that_differs_too_much_is_measured_twice_then_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_that_differs_too_much_is_measured_twice_then_refused(find_on: FindOn) -> None:
     fleet = _SimulatedFleet(noise=8.0)
     with pytest.raises(MeasurementFailed):
-        found_on(fleet, asked(tmp_path), monkeypatch)
+        find_on(fleet)
     lengths_s = [length_s for _, length_s in fleet.asked if length_s > calibration.TRIAL_S]
     assert len(lengths_s) == calibration.TRIES_MAX
 

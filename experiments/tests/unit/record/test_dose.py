@@ -143,18 +143,6 @@ def test_a_machine_that_was_started_again_was_struck_and_one_that_goes_on_was_no
     assert looks().dose(1.0)["measured"] is None
 
 
-class Frozen:
-    """An agent that never answers; `asked` is set once it was asked."""
-
-    def __init__(self) -> None:
-        self.asked = threading.Event()
-
-    def health(self, timeout_s: float) -> dict[str, Any]:
-        assert timeout_s > 0
-        self.asked.set()
-        raise EnvironmentMissing("web-1", expected="an answer", got="none", hint="Nothing.")
-
-
 class Slow:
     """An agent that sets `asked` when it is asked, and answers once `go_on` is set."""
 
@@ -166,6 +154,15 @@ class Slow:
         self.asked.set()
         assert self.go_on.wait(LIMIT_S)
         return {"uptime_s": 1000.0}
+
+
+class Frozen(Slow):
+    """An agent that never answers."""
+
+    def health(self, timeout_s: float) -> dict[str, Any]:
+        self.go_on.set()
+        super().health(timeout_s)
+        raise EnvironmentMissing("web-1", expected="an answer", got="none", hint="Nothing.")
 
 
 def test_an_answer_that_is_overdue_is_silence_and_one_that_comes_later_counts_for_nothing() -> None:

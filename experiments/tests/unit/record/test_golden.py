@@ -155,21 +155,6 @@ def run_with_failures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_report_and_planner_have_the_same_figures_of_one_run(run_with_failures: Path) -> None:
-    manifest = json.loads((run_with_failures / "manifest.json").read_text())
-    rows = pl.read_parquet(run_with_failures / "requests.parquet")
-    report = summarize(rows, [], manifest).body["arms"]
-    planner = {arm.name: arm for arm in fit(read_results(run_with_failures)).arms}
-    assert planner.keys() == report.keys() == {"baseline", "replicated"}
-    for name, arm in planner.items():
-        arm_report = report[name]
-        assert (arm.requests, arm.failed) == (arm_report["requests"], arm_report["errors"])
-        assert arm.mean_ms == pytest.approx(arm_report["mean_ms"])
-        assert (arm.p95_ms.value, arm.p99_ms.value) == (arm_report["p95_ms"], arm_report["p99_ms"])
-        assert arm_report["p95_ms"] == 6000.0
-        assert arm_report["p99_ms"] == 7900.0
-
-
 def test_the_simulator_s_work_is_drawn_from_good_answers_only(run_with_failures: Path) -> None:
     results = read_results(run_with_failures)
     arm = Arm(results, fit(results), "baseline")

@@ -11,12 +11,12 @@ from core.runfiles.result import read_result
 from experiments.design import load_design
 from experiments.kinds.bitflips import KIND
 from experiments.kinds.bitflips.build import Built
-from experiments.kinds.bitflips.inject import Limits, inject, run_golden
+from experiments.kinds.bitflips.inject import Limits, run_golden
 from experiments.kinds.bitflips.measure import INJECTIONS_FILE
 from experiments.kinds.bitflips.replay import replay
 from experiments.run.lifecycle import Outcome, run_experiment
 from experiments.testbed.platforms import entry
-from experiments.tests.harden_fixture import built, need_compiler, trouble
+from experiments.tests.harden_fixture import built, injected, need_compiler, trouble
 from experiments.tests.quiet import NOBODY
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("own_runs")]
@@ -28,11 +28,8 @@ def test_a_program_that_never_ends_is_stopped_and_called_a_hang(tmp_path: Path) 
     need_compiler()
     program: Built = built(trouble("endless"), "native", tmp_path)
     golden = run_golden(program, LIMITS, tmp_path)
-    outcomes = (
-        inject(program, golden, LIMITS, tmp_path, seed=1, number=number, bits=1)["outcome"]
-        for number in range(20)
-    )
-    assert "hang" in outcomes
+    lines = injected(program, golden, LIMITS, tmp_path, seed=1, count=20)
+    assert "hang" in (line["outcome"] for line in lines)
 
 
 DESIGN = """

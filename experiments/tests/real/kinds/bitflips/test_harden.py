@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from experiments.kinds.bitflips.build import HARDEN, KERNELS, compile_c
-from experiments.kinds.bitflips.inject import STOPPED, Limits, inject, run_golden
+from experiments.kinds.bitflips.inject import STOPPED, Limits, run_golden
 from experiments.tests.harden_fixture import (
     SAID,
     VARIANTS,
     built,
     has_transactions,
+    injected,
     need_compiler,
     trouble,
 )
@@ -49,16 +50,11 @@ def outputs(source: Path, folder: Path) -> dict[str, str]:
     return stdouts
 
 
-@pytest.mark.parametrize("kernel", sorted(path.stem for path in KERNELS.glob("*.c")))
-def test_a_hardened_kernel_says_what_the_native_one_says(kernel: str, tmp_path: Path) -> None:
-    stdouts = outputs(KERNELS / f"{kernel}.c", tmp_path)
-    assert stdouts["native"]
-    assert set(stdouts.values()) == {stdouts["native"]}
-
-
-@pytest.mark.parametrize("name", TROUBLE)
-def test_assembly_jumps_signals_and_threads_survive_hardening(name: str, tmp_path: Path) -> None:
-    stdouts = outputs(trouble(name), tmp_path)
+@pytest.mark.parametrize(
+    "source", [*sorted(KERNELS.glob("*.c")), *map(trouble, TROUBLE)], ids=lambda path: path.stem
+)
+def test_a_hardened_program_says_what_the_native_one_says(source: Path, tmp_path: Path) -> None:
+    stdouts = outputs(source, tmp_path)
     assert stdouts["native"]
     assert set(stdouts.values()) == {stdouts["native"]}
 
@@ -109,10 +105,7 @@ def test_a_difference_stops_ilr_and_is_tried_again_in_a_transaction(
 ) -> None:
     program = built(KERNELS / "linear_regression.c", variant, tmp_path)
     golden = run_golden(program, LIMITS, tmp_path)
-    lines = [
-        inject(program, golden, LIMITS, tmp_path, seed=7, number=number, bits=1)
-        for number in range(40)
-    ]
+    lines = list(injected(program, golden, LIMITS, tmp_path, seed=7, count=40))
     outcomes = {line["outcome"] for line in lines}
     statuses = {line["status"] for line in lines if line["outcome"] == "detected"}
     if variant == "native":
@@ -129,10 +122,7 @@ def test_a_difference_stops_ilr_and_is_tried_again_in_a_transaction(
 def test_what_is_not_computed_of_values_alone_is_compared_too(name: str, tmp_path: Path) -> None:
     program = built(trouble(name), "ilr", tmp_path)
     golden = run_golden(program, LIMITS, tmp_path)
-    lines = [
-        inject(program, golden, LIMITS, tmp_path, seed=7, number=number, bits=1)
-        for number in range(300)
-    ]
+    lines = injected(program, golden, LIMITS, tmp_path, seed=7, count=300)
     assert [line for line in lines if line["outcome"] == "silent"] == []
 
 

@@ -29,7 +29,7 @@ from experiments.kinds.bitflips.measure import Price
 from experiments.kinds.bitflips.section import BitflipsSection
 from experiments.kinds.bitflips.service_run import RunEnd
 from experiments.kinds.bitflips.services import SERVICES, Service
-from experiments.tests.harden_fixture import need_compiler, trouble
+from experiments.tests.harden_fixture import injected, need_compiler, trouble
 
 pytestmark = pytest.mark.long
 
@@ -100,10 +100,7 @@ def test_flips_in_a_service_are_silent_or_crash_natively_and_are_detected_when_h
         built = Built("store", variant, program, program)
         golden = run_golden(built, LIMITS, tmp_path)
         answers[variant] = golden.output
-        lines = [
-            inject(built, golden, LIMITS, tmp_path, seed=5, number=number, bits=1)
-            for number in range(40)
-        ]
+        lines = list(injected(built, golden, LIMITS, tmp_path, seed=5, count=40))
         outcomes = Counter(line["outcome"] for line in lines)
         assert outcomes["missed"] == 0
         if variant == "native":
@@ -126,10 +123,7 @@ def test_a_service_on_tcp_that_serves_one_client_at_a_time_is_struck_too(
     monkeypatch.setitem(SERVICES, "store", replace(STORE_ON_TCP, prepare=prepared_folders.append))
     built = Built("store", "ilr", stores["ilr"], stores["ilr"])
     golden = run_golden(built, LIMITS, tmp_path)
-    lines = [
-        inject(built, golden, LIMITS, tmp_path, seed=5, number=number, bits=1)
-        for number in range(12)
-    ]
+    lines = injected(built, golden, LIMITS, tmp_path, seed=5, count=12)
     outcomes = Counter(line["outcome"] for line in lines)
     assert outcomes["detected"] > 0
     assert outcomes["silent"] == outcomes["missed"] == 0

@@ -28,7 +28,7 @@ body = { json = { user = "ann" } }
 [[load.operations]]
 name = "gone"
 path = "/gone"
-expect = STATUS
+expect = 404
 
 [phases]
 warm_up = 0.5
@@ -49,8 +49,23 @@ repeats = 2
 def design(tmp_path: Path) -> Path:
     folder = tmp_path / "asked"
     folder.mkdir()
-    (folder / "experiment.toml").write_text(DESIGN.replace("STATUS", "404"))
+    write(folder)
     return folder
+
+
+def write(design: Path, *changes: tuple[str, str]) -> None:
+    """Write the design's file with these parts replaced."""
+    text = DESIGN
+    for old, new in changes:
+        text = text.replace(old, new, 1)
+    (design / "experiment.toml").write_text(text)
+
+
+ONCE = ("repeats = 2", "repeats = 1")
+
+
+def host_of(shop: Shop) -> str:
+    return shop.url.split("//")[1].rstrip("/")
 
 
 def run(design: Path, shop: Shop, *more: str) -> dict[str, Any]:
@@ -66,7 +81,7 @@ def run(design: Path, shop: Shop, *more: str) -> dict[str, Any]:
 def test_a_service_is_measured_reported_compared_and_not_planned_from(design: Path) -> None:
     with rest_shop() as shop:
         first, second = run(design, shop), run(design, shop)
-    host = shop.url.split("//")[1].rstrip("/")
+    host = host_of(shop)
     assert {request.headers["Host"] for request in shop.asked} == {host}
     assert (first["kind"], first["platform"]) == ("endpoint", "endpoint")
     endpoint = first["endpoint"]
@@ -94,9 +109,8 @@ def test_a_service_is_measured_reported_compared_and_not_planned_from(design: Pa
 def test_a_redirect_to_another_host_is_an_answer_and_is_not_followed(design: Path) -> None:
     with rest_shop() as other_shop, rest_shop() as shop:
         shop.moved_to = f"{other_shop.url.rstrip('/')}/elsewhere"
-        text = DESIGN.replace("STATUS", "200").replace("repeats = 2", "repeats = 1")
-        text += "[guard]\nerror_share_max = 0.99\n"
-        (design / "experiment.toml").write_text(text.replace('"/gone"', '"/moved"'))
+        guard = "[guard]\nerror_share_max = 0.99\n\n[design]"
+        write(design, ONCE, ("404", "200"), ("[design]", guard), ('"/gone"', '"/moved"'))
         endpoint = run(design, shop)["endpoint"]
         assert any(request.path == "/moved" for request in shop.asked)
         assert other_shop.asked == []
@@ -107,9 +121,7 @@ def test_a_redirect_to_another_host_is_an_answer_and_is_not_followed(design: Pat
 def test_figures_are_by_stage_where_the_load_has_stages(design: Path) -> None:
     stages = "stages = [{ duration = 1, target = 41 }, SPIKE]"
     stages = stages.replace("SPIKE", '{ duration = 1, target = 11, ramp = "step" }')
-    text = DESIGN.replace("STATUS", "404").replace("repeats = 2", "repeats = 1")
-    text = text.replace("rate_per_s = 20.0", f"rate_per_s = 21.0\n{stages}")
-    (design / "experiment.toml").write_text(text)
+    write(design, ONCE, ("rate_per_s = 20.0", f"rate_per_s = 21.0\n{stages}"))
     with rest_shop() as shop:
         result = run(design, shop)
     measured = result["endpoint"]["stages"]
@@ -122,8 +134,7 @@ def test_figures_are_by_stage_where_the_load_has_stages(design: Path) -> None:
 
 def test_https_is_asked_with_a_certificate_that_is_trusted_or_not_at_all(design: Path) -> None:
     authority = Authority(design.parent)
-    text = DESIGN.replace("STATUS", "404").replace("repeats = 2", "repeats = 1")
-    (design / "experiment.toml").write_text(text)
+    write(design, ONCE)
     with rest_shop(authority.server("DNS:localhost")) as shop:
         shop.url = shop.url.replace("127.0.0.1", "localhost")
         url = shop.url.rstrip("/")
@@ -133,28 +144,23 @@ def test_https_is_asked_with_a_certificate_that_is_trusted_or_not_at_all(design:
         assert not results.exists()
         assert shop.asked == []
         (design / "ca.pem").write_bytes(authority.file.read_bytes())
-        (design / "experiment.toml").write_text(text.replace("[load]", '[load]\nca = "ca.pem"', 1))
+        write(design, ONCE, ("[load]", '[load]\nca = "ca.pem"'))
         endpoint = run(design, shop)["endpoint"]
         assert (endpoint["target"], endpoint["insecure"]) == (url, False)
         assert endpoint["arms"]["target"]["errors"] == 0
-        insecure = text.replace("[load]", "[load]\ninsecure = true", 1)
-        (design / "experiment.toml").write_text(insecure)
+        write(design, ONCE, ("[load]", "[load]\ninsecure = true"))
         assert run(design, shop)["endpoint"]["insecure"] is True
 
 
 @needs_ipv6
 @pytest.mark.parametrize("worker", ["native", "locust"])
 def test_a_service_at_an_ipv6_address_is_asked(design: Path, worker: str) -> None:
-    text = DESIGN.replace("STATUS", "404").replace("repeats = 2", "repeats = 1")
-    text = text.replace("[load]", f'[load]\nworker = "{worker}"', 1)
-    (design / "experiment.toml").write_text(text)
+    write(design, ONCE, ("[load]", f'[load]\nworker = "{worker}"'))
     with rest_shop(address="::1") as shop:
         endpoint = run(design, shop)["endpoint"]
     assert endpoint["target"] == shop.url.rstrip("/")
     assert endpoint["arms"]["target"]["errors"] == 0
-    assert {request.headers["Host"] for request in shop.asked} == {
-        shop.url.split("//")[1].rstrip("/")
-    }
+    assert {request.headers["Host"] for request in shop.asked} == {host_of(shop)}
 
 
 LOCUSTFILE = """\
@@ -184,24 +190,21 @@ def test_a_locust_file_asks_a_service_by_https_and_by_its_name(
     (design / "locustfile.py").write_text(LOCUSTFILE)
     operations = DESIGN[DESIGN.index("[[load.operations]]") : DESIGN.index("[phases]")]
     keys = '[load]\nca = "ca.pem"\nlocustfile = "locustfile.py"\nmax_in_flight = 50'
-    text = DESIGN.replace(operations, "").replace("[load]", keys, 1)
-    (design / "experiment.toml").write_text(text.replace("repeats = 2", "repeats = 1"))
+    write(design, ONCE, (operations, ""), ("[load]", keys))
     with rest_shop(authority.server(name), address) as shop:
         shop.url = shop.url.replace("127.0.0.1", "localhost")
         endpoint = run(design, shop)["endpoint"]
     assert endpoint["arms"]["target"]["errors"] == 0
     assert endpoint["arms"]["target"]["requests"] == 40
-    assert {request.headers["Host"] for request in shop.asked} == {
-        shop.url.split("//")[1].rstrip("/")
-    }
+    assert {request.headers["Host"] for request in shop.asked} == {host_of(shop)}
     assert {request.headers["User-Agent"].split("/")[0] for request in shop.asked} == {
         "python-requests", "python",
     }  # fmt: skip
 
 
 def test_a_service_that_fails_ends_the_run_and_what_was_measured_is_kept(design: Path) -> None:
-    text = DESIGN.replace("STATUS", "200").replace("measure = 2", "measure = 60")
-    (design / "experiment.toml").write_text(text + "[guard]\nerror_share_max = 0.2\n")
+    guard = "[guard]\nerror_share_max = 0.2\n\n[design]"
+    write(design, ("404", "200"), ("measure = 2", "measure = 60"), ("[design]", guard))
     with rest_shop() as shop:
         results = str(design.parent / "results")
         url = shop.url.rstrip("/")
