@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from scipy import stats
 
 from core.errors import MeasurementFailed
 from core.json_object import JsonObject
@@ -28,7 +27,7 @@ from experiments.design.fleet import Fleet
 from experiments.design.guard_checks import guard_problems
 from experiments.design.utilisation import binding_tier, copies_of, cores_of, used
 from experiments.design.workloads import reads_of
-from experiments.record.metrics.bootstrap import CONFIDENCE
+from experiments.record.metrics.bootstrap import CONFIDENCE, student_half
 from experiments.record.metrics.frames import DROPPED
 from experiments.record.telemetry import InfluxQuery
 from experiments.run.block import SETTLING, BlockRun
@@ -121,8 +120,7 @@ def _work(
     mean_s = float(cpu_s.sum() / requests.sum())
     if len(pieces) == 1:
         return Work(mean_s, 0.0, math.inf, idle_cores)
-    half_width_s = float(np.std(cpu_s / requests, ddof=1) / math.sqrt(len(pieces)))
-    half_width_s *= float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(pieces) - 1))
+    half_width_s = student_half(cpu_s / requests)
     return Work(mean_s, max(0.0, mean_s - half_width_s), mean_s + half_width_s, idle_cores)
 
 

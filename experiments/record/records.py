@@ -127,6 +127,11 @@ ARBITERS = pl.Schema(
     }
 )
 
+_TIER_STATS = (
+    "tier", "protocol", "policy", "replicas", "replicas_sent", "replicas_wasted", "wasted_us",
+    "token_wait_us_total", "busy_us", "token_holds", "token_hold_us_total",
+)  # fmt: skip
+_REQUEST_STATS = ("received", "answered", "reads", "reads_of_one", "writes")
 VERDICTS = ("equal", "different", "not_compared", "refused")  # of an arbiter on replies
 
 _HOST_FIELDS = (
@@ -203,29 +208,14 @@ def write_table(path: Path, table: pl.DataFrame, schema: pl.Schema) -> None:
 
 def arbiter_rows(time_s: float, stats: Mapping[str, Any]) -> list[dict[str, object]]:
     """Return one poll of an arbiter's `/v1/stats` as rows of arbiters.parquet, one per server."""
-    requests = stats["requests"]
     compared = stats.get("compare") or {}  # MySQL's arbiters have none
     tier = {
         "time_s": time_s,
-        "tier": stats["tier"],
-        "protocol": stats["protocol"],
-        "policy": stats["policy"],
-        "replicas": stats["replicas"],
-        "received": requests["received"],
-        "answered": requests["answered"],
-        "reads": requests["reads"],
-        "reads_of_one": requests["reads_of_one"],
-        "writes": requests["writes"],
-        "replicas_sent": stats["replicas_sent"],
-        "replicas_wasted": stats["replicas_wasted"],
-        "wasted_us": stats["wasted_us"],
+        **{name: stats[name] for name in _TIER_STATS},
+        **{name: stats["requests"][name] for name in _REQUEST_STATS},
         "tokens_total": stats["tokens"]["total"],
         "tokens_in_use": stats["tokens"]["in_use"],
         "client_accepted": stats["connections"]["client_accepted"],
-        "token_wait_us_total": stats["token_wait_us_total"],
-        "busy_us": stats["busy_us"],
-        "token_holds": stats["token_holds"],
-        "token_hold_us_total": stats["token_hold_us_total"],
         **{f"replies_{name}": compared.get(name) for name in VERDICTS},
     }
     names = {"server": "name", "server_busy_us": "busy_us"}  # those the API calls otherwise

@@ -18,7 +18,13 @@ import numpy as np
 from scipy import stats
 
 from experiments.kinds.capacity.steps import Step
-from experiments.record.metrics.bootstrap import intervals, pooled, quantile_value, stratum
+from experiments.record.metrics.bootstrap import (
+    intervals,
+    pooled,
+    quantile_value,
+    stratum,
+    student_half,
+)
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, Floats, samples_beyond
 
 QUANTILE = 0.95
@@ -127,14 +133,10 @@ def _explain_missing_nodt(
         return f"p95 stays within {limit_ms:g} ms at every rate that was tried", rates[-1]
     beyond = int(np.searchsorted(np.maximum.accumulate(p95_ms), limit_ms, side="right"))
     for index in (beyond - 1, beyond):
-        if not _is_enough(steps[index]):
+        if samples_beyond(QUANTILE, steps[index].size) < SAMPLES_BEYOND_MIN:
             text = f"fewer than {SAMPLES_BEYOND_MIN} samples lie beyond p95 at {rates[index]:g}/s"
             return f"insufficient: {text}", None
     return "", None
-
-
-def _is_enough(step: Floats) -> bool:
-    return samples_beyond(QUANTILE, step.size) >= SAMPLES_BEYOND_MIN
 
 
 def _interval(bounds: tuple[float, float, float] | None) -> Interval | None:
@@ -213,6 +215,6 @@ def cpu_ratio(
         float(np.mean([math.log(arm[rate] / base[rate]) for rate in rates])) for arm, base in pairs
     ]
     mean = float(np.mean(logs))
-    half = float(stats.t.ppf(0.975, len(logs) - 1) * stats.sem(logs))
+    half = student_half(logs)
     ratio = Interval(*(math.exp(log) for log in (mean, mean - half, mean + half)))
     return CpuRatio(ratio, tuple(rates))

@@ -19,7 +19,7 @@ from scipy import stats
 
 from core.json_object import JsonObject
 from experiments.kinds.performability.folder import MeasuredBlock, Run
-from experiments.record.metrics.bootstrap import CONFIDENCE
+from experiments.record.metrics.bootstrap import CONFIDENCE, student_half
 from experiments.record.metrics.performability import user_metrics
 
 REPEATS_MIN = 3  # for Student's interval
@@ -72,8 +72,7 @@ def difference(change: Sequence[float]) -> JsonObject:
     mean = float(np.mean(change)) if count else None
     if mean is None or count < REPEATS_MIN:
         return {"mean": mean, "low": None, "high": None, "pairs": count}
-    ahead = 0.5 + CONFIDENCE / 2.0
-    half = float(stats.t.ppf(ahead, count - 1) * np.std(change, ddof=1) / math.sqrt(count))
+    half = student_half(change)
     return {"mean": mean, "low": mean - half, "high": mean + half, "pairs": count}
 
 

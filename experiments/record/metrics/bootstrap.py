@@ -49,6 +49,11 @@ _BLOCK_S = 10.0  # where a design has no neighbours
 _CELLS_MAX = 4_000_000  # requests times draws that are counted at once
 
 
+def student_half(values: Any) -> float:
+    """Return half of Student's interval of the mean of values that are independent, two or more."""
+    return float(stats.t.ppf(0.5 + CONFIDENCE / 2.0, len(values) - 1) * stats.sem(values))
+
+
 @dataclass(frozen=True)
 class Sample:
     """One arm's latencies; `at_s` counts from the first arrival of the phase, ascending."""

@@ -30,6 +30,7 @@ from experiments.record.metrics.bootstrap import (
     intervals,
     quantile_value,
     stratum,
+    student_half,
 )
 from experiments.record.metrics.frames import spans_of
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, samples_beyond
@@ -279,8 +280,7 @@ def _blocks_entry(
     mean = float(np.mean(values))
     if len(values) < 2:
         return _entry(predicted, mean, expected=expected)
-    error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2.0, len(values) - 1)) * error
+    half = student_half(values)
     return _entry(predicted, mean, max(0.0, mean - half), min(maximum, mean + half), expected)
 
 
@@ -288,14 +288,13 @@ def _disturbed_shares(
     prediction: Prediction, records: Records, blocks: Sequence[_Block]
 ) -> dict[str, Entry]:
     """Return the share of each tier's machine time with a neighbour."""
-    entries = {}
+    entries, neighbours = {}, of_kind(records.windows, "interference")
     for tier in prediction.tiers:
+        machines = records.fleet.nodes_of(tier)
+        by_machine = [[w for w in neighbours if w.machine == machine] for machine in machines]
         shares = []
         for block in blocks:
-            hit_s = [
-                _covered_s(_windows_on(of_kind(records.windows, "interference"), machine), block)
-                for machine in records.fleet.nodes_of(tier)
-            ]
+            hit_s = [_union_s(windows, block.start_s, block.end_s) for windows in by_machine]
             shares.append(float(np.mean(hit_s)) / block.duration_s)
         assumed = prediction.input("tiers", tier, "interference_share")
         entries[tier] = _blocks_entry(assumed, shares, maximum=1.0)
@@ -441,14 +440,6 @@ def _availability(
         "failover_s_stated": records.rates.get("failover_s"),
         "repair_s_stated": records.rates.get("repair_s"),
     }
-
-
-def _windows_on(windows: Sequence[Window], machine: str) -> list[Window]:
-    return [window for window in windows if window.machine == machine]
-
-
-def _covered_s(windows: Sequence[Window], block: _Block) -> float:
-    return _union_s(windows, block.start_s, block.end_s)
 
 
 def _union_s(windows: Sequence[Window], start_s: float, end_s: float) -> float:

@@ -7,13 +7,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from core.config_file import ConfigFile, check
 from core.runfiles.manifest import spec_of
 from experiments.design.experiment import Arm
+from experiments.record.metrics.bootstrap import correlated_s, seeded
 from experiments.record.metrics.improvement import improvement, pairs_of
+from experiments.record.metrics.looks import levels_of
 
 CHOICE, COPIES = "choice", "copies"  # policies with their own settings; replicas
 _POLICY_SETTINGS = {"policy", "tokens", "look_ahead"}
@@ -24,18 +25,15 @@ def steps(
     arms: Sequence[str],
     manifest: Mapping[str, Any],
     factors_by_base: Mapping[str, Mapping[str, Mapping[str, Any]]],
-    *,
-    block_s: float,
-    rng: np.random.Generator,
-    level: float,
 ) -> list[dict[str, object]]:
     """Compare neighbouring arms that differ in one thing, in the design's order.
 
     Only for more than two arms. Parameters: factors_by_base, the known factors of arms by their
-    base; block_s, rng and level as in `improvement`.
+    base.
     Returns: [{base, arm, thing, factors}]; thing is `choice`, `copies` or the name of a setting.
     """
     stated = _stated_arms(manifest)
+    block_s, rng, (level, _) = correlated_s(manifest), seeded(manifest), levels_of(manifest)
     effects: list[dict[str, object]] = []
     for base, arm in pairwise(arms) if len(arms) > 2 else ():
         things = _differences(stated.get(base, Arm()), stated.get(arm, Arm()))

@@ -86,15 +86,7 @@ def summarize(
         "compared": {"baseline": baseline, "other": other},
         "improvement": _improvement(main, baseline, other, manifest),
         "comparison": comparison,
-        "steps": steps(
-            main,
-            arms,
-            manifest,
-            {baseline: comparison},
-            block_s=correlated_s(manifest),
-            rng=seeded(manifest),
-            level=levels_of(manifest)[0],
-        ),
+        "steps": steps(main, arms, manifest, {baseline: comparison}),
         **operation_figures(main, arms, block_s=correlated_s(manifest)),
         "phases": phases,
         "stages": stage_figures(main, arms, manifest),
@@ -121,17 +113,20 @@ def summarize(
 
 def summarize_run(run_dir: Path) -> Findings:
     """Apply `summarize` to the files in a run's folder; write nothing."""
-    events, plan, arbiters = run_dir / "events.jsonl", run_dir / "plan.json", None
-    hosts, predicted = run_dir / "hosts.parquet", run_dir / "predicted.json"
-    if (run_dir / "arbiters.parquet").is_file():
-        arbiters = pl.read_parquet(run_dir / "arbiters.parquet")
+    events, plan, predicted = (
+        run_dir / name for name in ("events.jsonl", "plan.json", "predicted.json")
+    )
+    arbiters, hosts = (
+        pl.read_parquet(file) if file.is_file() else None
+        for file in (run_dir / "arbiters.parquet", run_dir / "hosts.parquet")
+    )
     return summarize(
         pl.read_parquet(run_dir / "requests.parquet"),
         read_events(events) if events.is_file() else [],
         manifest_if_any(run_dir),
         plan=json.loads(plan.read_text(encoding="utf-8")) if plan.is_file() else None,
         arbiters=arbiters,
-        hosts=pl.read_parquet(hosts) if hosts.is_file() else None,
+        hosts=hosts,
         prediction=read_prediction(predicted) if predicted.is_file() else None,
     )
 

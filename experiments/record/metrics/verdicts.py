@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -25,22 +26,20 @@ def fault_counts(
     events: Sequence[Mapping[str, Any]], fingerprint_clean: bool | None
 ) -> FaultCounts:
     """Return the faults and interference loads that were injected and taken back, by kind."""
-    injected: dict[str, int] = {}
-    reverted: dict[str, int] = {}
-    for event in events:
-        if event.get("what") not in ("fault", "interference"):
-            continue
-        kind = str(event.get("kind") or "unknown")
-        if event.get("action") in OPENING:
-            injected[kind] = injected.get(kind, 0) + 1
-        elif event.get("action") in CLOSING:
-            reverted[kind] = reverted.get(kind, 0) + 1
+    injected, reverted = (
+        Counter(
+            str(event.get("kind") or "unknown")
+            for event in events
+            if event.get("what") in ("fault", "interference") and event.get("action") in actions
+        )
+        for actions in (OPENING, CLOSING)
+    )
     return {
-        "injected": sum(injected.values()),
-        "reverted": sum(reverted.values()),
+        "injected": injected.total(),
+        "reverted": reverted.total(),
         "fingerprint_clean": fingerprint_clean,
         "by_kind": {
-            kind: {"injected": injected.get(kind, 0), "reverted": reverted.get(kind, 0)}
+            kind: {"injected": injected[kind], "reverted": reverted[kind]}
             for kind in sorted(injected | reverted)
         },
     }

@@ -13,6 +13,7 @@ from experiments.record.telemetry.account import Account
 from experiments.record.telemetry.line import Point
 
 _EVENT_KEYS = ("what", "kind", "machine", "arm", "repeat", "id")
+_SERVER_COUNTS = ("busy_us", "tokens_free", "in_flight", "requests", "wins", "errors")
 _VERDICTS = {True: "SLO met", False: "SLO missed", None: "SLO undecided"}
 
 
@@ -181,12 +182,7 @@ def _server_fields(
         "last_latency_ms": _ms(server["last_latency_us"]),
         "mean_latency_ms": _grown_ratio(server, before, "latency_us_sum", "latency_count", 1e-3),
         "processing_ms": processing_ms,
-        "busy_us": server["busy_us"],
-        "tokens_free": server["tokens_free"],
-        "in_flight": server["in_flight"],
-        "requests": server["requests"],
-        "wins": server["wins"],
-        "errors": server["errors"],
+        **{name: server[name] for name in _SERVER_COUNTS},
         "alive": int(server["alive"]),
         "minority": (server.get("compare") or {}).get("minority"),
     }
