@@ -76,9 +76,7 @@ def run(program: Path, order: record.FlipOrder, wall_s: float, folder: Path) -> 
         except subprocess.TimeoutExpired:
             status = None
         finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+            service_run.end(process)
     return RunEnd(status, output.read_bytes(), record.read(record_file))
 
 

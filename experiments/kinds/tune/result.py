@@ -53,12 +53,13 @@ def result_json(
     """
     exhaustive = _exhaustive(replicator)
     round_requests = sum(window.requests for windows in replicator.rounds for window in windows)
-    chosen = replicator.chosen
+    chosen, servers = replicator.chosen, [load.servers for load in loads]
     return {
         "asked": section.model_dump(mode="json"),
         "tiers": [_tier(load) for load in loads],
         "feasible": [
-            {"replicas": list(r), "collision": list(_collisions(loads, r))} for r in feasible
+            {"replicas": list(r), "collision": list(collision_probabilities(servers, r))}
+            for r in feasible
         ],
         "start": _point(replicator.start),
         "steps": [_step(number, step) for number, step in enumerate(replicator.contests, start=2)],
@@ -89,10 +90,6 @@ def _tier(load: TierLoad) -> dict[str, object]:
         "server_utilisation": server_utilisation(load, 1),
         "token_utilisation": token_utilisation(load, 1),
     }
-
-
-def _collisions(loads: Sequence[TierLoad], replicas: Replicas) -> tuple[float, ...]:
-    return collision_probabilities([load.servers for load in loads], replicas)
 
 
 def _point(point: Point | None) -> dict[str, object] | None:
