@@ -16,7 +16,7 @@ use crate::random::Random;
 use crate::web;
 
 /// Servers that answer again have to be in use, and tokens of clients that have gone free, within this time.
-const BACK_WITHIN: Duration = Duration::from_secs(15);
+const BACK_WITHIN: Duration = Duration::from_secs(60);
 
 /// An arbiter's process.
 pub struct Subject {
@@ -75,12 +75,15 @@ impl Subject {
         Ok(serde_json::from_slice(&reply.body)?)
     }
 
-    /// Waits until all servers are in use.
+    /// Waits until all servers are in use. One that is ejected is probed by clients' reads only, so where no client
+    /// is left it has to be alive.
     pub async fn all_back(&self) -> Result<()> {
-        let is_in_use = |server: &Value| server["alive"] == true && server["ejected"] == false;
         self.until("all servers in use", |stats| {
-            let servers = stats["servers"].as_array();
-            servers.is_some_and(|servers| servers.iter().all(is_in_use))
+            let is_asked = stats["connections"]["client_open"] != 0;
+            let is_back = |server: &Value| {
+                server["alive"] == true && !(is_asked && server["ejected"] == true)
+            };
+            stats["servers"].as_array().is_some_and(|servers| servers.iter().all(is_back))
         })
         .await
     }
