@@ -129,7 +129,8 @@ def _completed(*words: str) -> list[str]:
 
 def test_a_shell_completes_commands_and_designs() -> None:
     assert _completed("sparecraft", "re") == ["report", "replay", "reproduce", "reap"]
-    assert _completed("sparecraft", "run", "mediawiki-n") == ["mediawiki-noisy", "mediawiki-null"]
+    names = ["mediawiki-noisy", "mediawiki-null", "mediawiki-null-looks"]
+    assert _completed("sparecraft", "run", "mediawiki-n") == names
 
 
 RUNS = ("20260101T000000Z", "20260102T000000Z")
