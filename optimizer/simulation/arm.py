@@ -13,15 +13,17 @@ from functools import cached_property
 
 import numpy as np
 
+from core.arrays import Floats
 from core.errors import InputError
 from core.runfiles.events import Window
+from core.runfiles.requests import WARM_UP
 from core.statistics.percentiles import OK, counted, percentile, time_out_of
 from optimizer.fit import Results, ServiceFit
 from optimizer.fit.series import Block, inside, tier_series, touched
 from optimizer.fit.spec import TierSettings
 from optimizer.simulation.disturbed import QUOTA_PERIOD_S, Visited
-from optimizer.simulation.forms import Event, Scenario, TierScenario
-from optimizer.simulation.law import Law, call_s, lower_decile_distance
+from optimizer.simulation.forms import Event, Report, Scenario, TierScenario
+from optimizer.simulation.law import Law, call_s, counted_s, lower_decile_distance
 
 PERCENTILES = (50.0, 95.0, 99.0)
 _NEAR = 2.0  # times the median: answers below that are hardly disturbed
@@ -48,9 +50,10 @@ class Arm:
         self.results, self.service, self.name = results, service, name
         rows = results.requests.filter(pl.col("arm") == name).sort("intended_s")
         rows = rows.filter(pl.col("intended_s").is_not_null()).head(_ARRIVALS_MAX)
-        phases = rows["phase"].to_list()
-        self.warm_up = next((i for i, phase in enumerate(phases) if phase == "measure"), 0)
-        self.good = (rows["outcome"] == OK).to_numpy()[self.warm_up :]
+        is_measured = (rows["phase"] != WARM_UP).to_numpy()
+        self.warm_up = int(is_measured.argmax())
+        self._is_measured = is_measured[self.warm_up :]  # each block has a warm-up
+        self.good = (rows["outcome"] == OK).to_numpy()[is_measured]
         if not self.good.any():
             expected = f"an arm of which the run has good answers, not {name}"
             raise InputError(option, expected=expected, got="none of it", hint="Take another.")
@@ -58,13 +61,17 @@ class Arm:
         self.arrivals_s = [float(t) - self.start_s for t in rows["intended_s"]]
         self.time_out_s = time_out_of(results.manifest) / 1000.0
         latency_ms = rows.select(counted(1000.0 * self.time_out_s)).to_series()
-        self.measured_s = latency_ms.to_numpy()[self.warm_up :] / 1000.0
-        self._pages = rows["name"].to_list()[self.warm_up :]
+        self.measured_s = latency_ms.to_numpy()[is_measured] / 1000.0
+        self._pages = rows["name"].to_numpy()[is_measured].tolist()
         spans = rows.group_by("repeat").agg(
             pl.col("intended_s").min().alias("start"), pl.col("done_s").max().alias("end")
         )
         self.spans = [(float(r["start"]), float(r["end"])) for r in spans.iter_rows(named=True)]
         self.disturbed = [*results.interference, *results.faults]
+
+    def simulated_s(self, report: Report) -> Floats:
+        """Return the latency [s] of each measured page in a report of the arm's scenario."""
+        return counted_s(report, self.time_out_s)[self._is_measured]
 
     @cached_property
     def percentiles_s(self) -> dict[float, float]:

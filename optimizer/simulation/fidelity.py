@@ -24,7 +24,7 @@ from core.errors import InputError
 from core.statistics.percentiles import percentile
 from optimizer.fit import fit, read_results
 from optimizer.simulation.arm import PERCENTILES, Arm
-from optimizer.simulation.law import Law, counted_s, fit_law
+from optimizer.simulation.law import Law, fit_law
 from optimizer.simulation.program import reports
 
 CONFIDENCE = 0.95  # of all figures of all arms together
@@ -262,7 +262,7 @@ def _compare_arm(
     Each interval has the level 1 - (1 - CONFIDENCE) / checks."""
     rng = np.random.default_rng(0)
     scenarios = [arm.scenario(_draw_law(law, spreads, rng), seed + 1) for seed in range(_DRAWS)]
-    simulated_s = [np.sort(counted_s(report, arm.time_out_s)) for report in reports(scenarios)]
+    simulated_s = [np.sort(arm.simulated_s(report)) for report in reports(scenarios)]
     stretched_s = [stretch(pages, standard_normal(rng), arm.time_out_s) for pages in simulated_s]
     real = np.sort(arm.measured_s)
     results = [_check_percentile(q, real, simulated_s, stretched_s, checks) for q in PERCENTILES]
@@ -336,7 +336,7 @@ def _pairs(arm: Arm, law: Law) -> dict[str, tuple[float, float]]:
     """Return the percentiles, measured and simulated, as means over several seeds of the work."""
     count = min(_SEEDS, math.ceil(_PAGES_ENOUGH / len(arm.measured_s)))
     answers = reports([arm.scenario(law, s) for s in range(1, count + 1)])
-    pages = [np.sort(counted_s(report, arm.time_out_s)) for report in answers]
+    pages = [np.sort(arm.simulated_s(report)) for report in answers]
     return {
         f"p{q:g}": (real_s, float(np.mean([percentile(p, q / 100.0) or 0.0 for p in pages])))
         for q, real_s in arm.percentiles_s.items()

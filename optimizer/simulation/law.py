@@ -238,8 +238,8 @@ def _simulate_arms(arms: Sequence[Arm], law: Law) -> list[list[Report]]:
 
 
 def pages_s(arm: Arm, arm_reports: Sequence[Report]) -> Floats:
-    """Return the latency [s] of each page in an arm's reports; the time-out without an answer."""
-    return np.concatenate([counted_s(report, arm.time_out_s) for report in arm_reports])
+    """Return the latency [s] of each measured page in an arm's reports."""
+    return np.concatenate([arm.simulated_s(report) for report in arm_reports])
 
 
 def counted_s(report: Report, time_out_s: float) -> Floats:

@@ -13,6 +13,8 @@ import polars as pl
 import pytest
 
 from core.errors import EnvironmentMissing, InputError
+from core.runfiles.requests import WARM_UP, measured
+from core.statistics.percentiles import counted
 from optimizer.fit import fit, read_results
 from optimizer.simulation import fidelity, program, reports, simulate
 from optimizer.simulation.arm import Arm
@@ -281,6 +283,19 @@ def test_fits_that_contradict_each_other_draw_laws_that_can_be_simulated(run_dir
         extreme_law = max(drawn_laws, key=lambda law: law.figures[figure])
         pages_s = counted_s(reports([arm.scenario(extreme_law, 1)])[0], arm.time_out_s)
         assert np.all((pages_s >= 0.0) & (pages_s <= arm.time_out_s))
+
+
+def test_an_arm_is_held_against_the_requests_that_its_report_counts(run_dir: Path) -> None:
+    """Each block has a warm-up; those of later blocks were taken for measured requests."""
+    results = read_results(run_dir)
+    arm = Arm(results, fit(results), "baseline")
+    counted_rows = measured(results.requests.filter(pl.col("arm") == "baseline")).sort("intended_s")
+    warm_ups = results.requests.filter(pl.col("arm") == "baseline", pl.col("phase") == WARM_UP)
+    assert warm_ups["repeat"].n_unique() > 1
+    latencies = counted_rows.select(counted(1000.0 * arm.time_out_s)).to_series()
+    assert arm.measured_s.tolist() == pytest.approx((latencies / 1000.0).to_list())
+    report = reports([arm.scenario(fit_law([arm]), 1)])[0]
+    assert len(arm.simulated_s(report)) == counted_rows.height < len(report["each_s"])
 
 
 def test_a_kind_that_only_one_fit_knows_is_drawn_too() -> None:
