@@ -71,7 +71,8 @@ class Arm:
 
     def simulated_s(self, report: Report) -> Floats:
         """Return the latency [s] of each measured page in a report of the arm's scenario."""
-        return counted_s(report, self.time_out_s)[self._is_measured]
+        latencies_s: Floats = counted_s(report, self.time_out_s)[self._is_measured]
+        return latencies_s
 
     @cached_property
     def percentiles_s(self) -> dict[float, float]:
