@@ -81,7 +81,7 @@ impl Subject {
         self.until("all servers in use", |stats| {
             let is_asked = stats["connections"]["client_open"] != 0;
             let is_back = |server: &Value| {
-                server["alive"] == true && !(is_asked && server["ejected"] == true)
+                server["alive"] == true && (server["ejected"] == false || !is_asked)
             };
             stats["servers"].as_array().is_some_and(|servers| servers.iter().all(is_back))
         })

@@ -30,20 +30,20 @@ BUILT_IN = "mediawiki-noisy"
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory: a design of its own, named as a built-in one."""
-    folder = tmp_path / "work" / BUILT_IN
+    folder = tmp_path / "mine" / BUILT_IN
     folder.mkdir(parents=True)
     write(folder)
     monkeypatch.chdir(folder.parent)
     return folder
 
 
-@pytest.mark.parametrize("text", [f"./{BUILT_IN}", f"../work/{BUILT_IN}", f"{BUILT_IN}/", "{}"])
+@pytest.mark.parametrize("text", [f"./{BUILT_IN}", f"../mine/{BUILT_IN}", f"{BUILT_IN}/", "{}"])
 def test_a_path_is_never_taken_for_a_built_in_design_s_name(here: Path, text: str) -> None:
     assert load_design(text.format(here)).directory == here.resolve()
     assert load_design(Path(BUILT_IN)).directory == here.resolve()
 
 
-@pytest.mark.parametrize("text", [".", "./", "../mediawiki-noisy", "../../work/mediawiki-noisy"])
+@pytest.mark.parametrize("text", [".", "./", "../mediawiki-noisy", "../../mine/mediawiki-noisy"])
 def test_check_reads_the_folder_that_one_stands_in(
     here: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
