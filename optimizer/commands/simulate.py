@@ -157,7 +157,7 @@ def _predict(run_dir: Path, arm: str, predicted: str | None, as_json: bool) -> N
         fit = predictions[0]
         host = f", {fit.busy_cores:.2g} of the host's {fit.host_cores:g} cores used by others"
         say(
-            f"fitted: {1e3 * fit.work_s:.3g} core ms a page at the front, and "
+            f"fitted: {1e3 * fit.work_s:.3g} core ms a copy at {fit.tier}, and "
             f"{1e3 * fit.after_s:.3g} after the reply"
             f"{host if fit.host_cores else ''}"
         )

@@ -23,7 +23,7 @@ from optimizer.fit.series import Block, inside, tier_series, touched
 from optimizer.fit.spec import TierSettings
 from optimizer.simulation.disturbed import QUOTA_PERIOD_S, Visited
 from optimizer.simulation.forms import Event, Report, Scenario, TierScenario
-from optimizer.simulation.law import Law, call_s, counted_s, lower_decile_distance
+from optimizer.simulation.law import Law, call_s, counted_s, fitted_tier, lower_decile_distance
 
 PERCENTILES = (50.0, 95.0, 99.0)
 _NEAR = 2.0  # times the median: answers below that are hardly disturbed
@@ -161,11 +161,24 @@ class Arm:
         stated = (self.results.manifest.get("spec") or {}).get("interference") or {}
         return max(1, int(stated.get("cpu_workers") or 1))
 
-    def calm_s(self, tier: str) -> float | None:
-        """Return the mean latency [s] of the tier's servers without any neighbour; None without
-        one.
-        """
-        return self._means_s(tier).get("", (None, 0.0))[0]
+    @cached_property
+    def calm_own_s(self) -> list[float | None]:
+        """Mean latency [s] of each tier's servers without any neighbour there or below, less that
+        of the tier below; None with too few answers."""
+        calm_s = [self._calm_s(tier.spec.name) for tier in self.service.tiers]
+        return own_s(calm_s, [t.requests_per_copy.value or 1.0 for t in self.service.tiers])
+
+    def simulated_own_s(self, report: Report) -> list[float | None]:
+        """Return the same of a report of the arm's scenario without neighbours."""
+        tiers = range(len(self.service.tiers))
+        calls = [1.0, *(float(_calls(self.service, index)) for index in tiers)]
+        return own_s([tier["latency"]["mean_s"] for tier in report["tiers"]], calls)
+
+    def _calm_s(self, tier: str) -> float | None:
+        for calm_below in (True, False):
+            if (calm := self._means_s(tier, calm_below=calm_below).get("")) is not None:
+                return calm[0]
+        return None
 
     def measured_kinds(self, tier: str) -> set[str]:
         """Return the kinds of neighbours and faults under which the tier answered often enough."""
@@ -303,7 +316,7 @@ def tier_scenario(
     }
     if settings.look_ahead is not None:
         scenario["look_ahead"] = settings.look_ahead
-    if index == 0:
+    if index == fitted_tier(service):
         factor = law.slower * law.more_work(tier.spec.cpus or 1.0, cores)
         scenario["work"] = {"kind": "lognormal", "mean_s": factor * law.work_s, "cv2": law.cv2}
         scenario["after_s"] = factor * law.after_s
@@ -319,13 +332,29 @@ def visits(service: ServiceFit, index: int, law: Law, threads: int, burst_cores:
     """Return a copy at a tier of the run, for the effect of neighbours with `threads` threads."""
     spec = service.tiers[index].spec
     return Visited(
-        work_s=law.slower * (call_s(service, index) if index else law.work_s),
+        work_s=law.slower
+        * (law.work_s if index == fitted_tier(service) else call_s(service, index)),
         delay_s=law.delay_s.get(spec.name, 0.0) + card_s(service, index),
         pieces=max(1, min(_calls(service, index), _PIECES_MOST)),
         cores=spec.cpus or 1.0,
         burst_cores=burst_cores,
         threads=threads,
     )
+
+
+def own_s(latencies_s: Sequence[float | None], calls: Sequence[float]) -> list[float | None]:
+    """Return the latency [s] of a copy at each tier, less that of its calls to the tier below.
+
+    Parameters: latencies_s by tier, None: unknown; calls to each tier per copy above it.
+    """
+    below_s: list[float | None] = [
+        None if latency_s is None else count * latency_s
+        for latency_s, count in zip(latencies_s[1:], calls[1:], strict=False)
+    ]
+    return [
+        None if latency_s is None or lower_s is None else latency_s - lower_s
+        for latency_s, lower_s in zip(latencies_s, [*below_s, 0.0], strict=True)
+    ]
 
 
 def card_s(service: ServiceFit, index: int) -> float:

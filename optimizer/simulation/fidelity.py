@@ -24,7 +24,7 @@ from core.errors import InputError
 from core.statistics.percentiles import percentile
 from optimizer.fit import fit, read_results
 from optimizer.simulation.arm import PERCENTILES, Arm
-from optimizer.simulation.law import Law, fit_law
+from optimizer.simulation.law import Law, fit_law, fitted_tier
 from optimizer.simulation.program import reports
 
 CONFIDENCE = 0.95  # of all figures of all arms together
@@ -51,7 +51,8 @@ class Fidelity:
     fitted_arm: str
     predicted_arm: str
     requests: int
-    work_s: float  # of the web tier, before the reply
+    tier: str  # the one at which work is fitted
+    work_s: float  # of a copy there, before the reply
     after_s: float  # and after the reply
     copies_correlation: float | None  # of the work of a page's copies; None: unknown
     speeds: Mapping[str, float]  # of a slowed server, by "tier, kind of neighbour"
@@ -182,6 +183,7 @@ def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ())
                 fitted_arm=fitted_arm,
                 predicted_arm=name,
                 requests=len(second.measured_s),
+                tier=service.tiers[fitted_tier(service)].spec.name,
                 work_s=law.work_s,
                 after_s=law.after_s,
                 copies_correlation=law.correlation,

@@ -1,11 +1,12 @@
 """A service for the simulator: the figures that are fitted to a run's arms.
 
-The work of a page is lognormal, with the median and spread of the lower half of the latencies,
-which neighbours hardly affect. (The shape of all latencies includes the neighbours, so their effect
-would count twice.) The work is at most the CPU time in the counters; the rest of a page's time
-needs no core. Each query costs the CPU time in the counters, and a time without a core. The
-slowdown of servers under each kind of neighbour comes from the arbiters' counters. The correlation
-of copies' work is that of two answers with the same page.
+The work of a copy at one tier, the fitted one (`fitted_tier`), is lognormal, so that pages have the
+median and spread of the lower half of the latencies, which neighbours hardly affect. (The shape of
+all latencies includes the neighbours, so their effect would count twice.) The work is at most the
+CPU time in the counters; the rest of a page's time needs no core. A copy at another tier costs the
+CPU time in the counters, and a time without a core. The slowdown of servers under each kind of
+neighbour comes from the arbiters' counters. The correlation of copies' work is that of two answers
+with the same page.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _PAGES_AGAIN = 30  # least pages that came more than once, for a correlation of 
 class Law:
     """The fitted figures of a service: times [s], speeds and shares [-]."""
 
-    work_s: float  # of the first tier before the reply, mean
+    work_s: float  # of a copy at the fitted tier before the reply, mean
     spread: float  # of its logarithm
     whole_s: float  # with the work after the reply, by the CPU time of its machines
     slowed: Mapping[tuple[str, str], float]  # speed by tier and kind, from the counters
@@ -58,16 +59,16 @@ class Law:
 
     @property
     def after_s(self) -> float:
-        """CPU time of a page after its reply [core s]."""
+        """CPU time of a copy at the fitted tier after its reply [core s]."""
         return max(0.0, self.whole_s - self.work_s)
 
     @property
     def cv2(self) -> float:
-        """Squared coefficient of variation of a page's work."""
+        """Squared coefficient of variation of that work."""
         return math.expm1(self.spread**2)
 
     def more_work(self, run_cores: float, cores: float) -> float:
-        """Return the CPU time of a page under a cap of `cores`, over that in the run [-]."""
+        """Return the CPU time of that copy under a cap of `cores`, over that in the run [-]."""
         if self.work_s <= cores * QUOTA_PERIOD_S:
             return 1.0  # it fits into a period
         return float(max(1.0, min(1.0, run_cores) / min(1.0, cores)) ** self.cap_power)
@@ -105,7 +106,9 @@ def fit_law(arms: Sequence[Arm]) -> Law:
     Each step simulates all arms and corrects the work by the medians (or the time without a core,
     if all the CPU time is used already), and its spread by the distance of the lower decile.
     """
-    front = arms[0].service.tiers[0].spec.name
+    service = arms[0].service
+    tier = service.tiers[fitted_tier(service)].spec.name
+    copies = _copies_per_page(service, fitted_tier(service))
     law = _initial_law(arms)
     spread = _log_mean([arm.lower_s for arm in arms])
     for _ in range(_STEPS):
@@ -117,16 +120,16 @@ def fit_law(arms: Sequence[Arm]) -> Law:
         shape = _log_mean([lower_decile_distance(o) for o in simulated_s])
         wider = _clip(law.spread * _clip(spread / shape, 0.5, 2.0), *_SPREADS)
         same_median = math.exp((wider**2 - law.spread**2) / 2.0)  # of a lognormal of that mean
-        work_s, delay_s = law.work_s * median * same_median, law.delay_s[front]
+        work_s, delay_s = law.work_s * median * same_median, law.delay_s[tier]
         if delay_s > 0.0 or work_s > law.whole_s:
             late_s = [
                 a.median_s - float(np.median(o)) for a, o in zip(arms, simulated_s, strict=True)
             ]
-            work_s, delay_s = law.whole_s, max(0.0, delay_s + float(np.mean(late_s)))
+            work_s, delay_s = law.whole_s, max(0.0, delay_s + float(np.mean(late_s)) / copies)
         law = replace(
             law,
             work_s=work_s,
-            delay_s={**law.delay_s, front: delay_s},
+            delay_s={**law.delay_s, tier: delay_s},
             spread=wider,
         )
     return law
@@ -138,6 +141,19 @@ def _speed_name(tier: str, kind: str) -> str:
 
 def _delay_name(tier: str) -> str:
     return f"delay {tier}"
+
+
+def fitted_tier(service: ServiceFit) -> int:
+    """Return the index of the tier at which work is fitted: the one that varies latencies the most.
+
+    It is the tier with the largest standard deviation of a page's time there, under its cap, if the
+    work of copies is exponential: sixteen queries of 4 ms vary less than one page of 50 ms.
+    """
+    deviations_s = [
+        math.sqrt(_copies_per_page(service, index)) * call_s(service, index) / (tier.spec.cpus or 1)
+        for index, tier in enumerate(service.tiers)
+    ]
+    return int(np.argmax(deviations_s))
 
 
 def call_s(service: ServiceFit, index: int) -> float:
@@ -160,14 +176,19 @@ def _copies_per_s(service: ServiceFit, index: int) -> float:
     """Return the copies per second [1/s] at a tier's machines in the run, mean over its arms."""
     requests = sum(arm.requests for arm in service.arms)
     copies = sum(arm.requests * math.prod(arm.replicas[: index + 1]) for arm in service.arms)
-    calls = math.prod(t.requests_per_copy.value or 1.0 for t in service.tiers[: index + 1])
-    return (service.pages_per_s.value or 1.0) * calls * copies / requests
+    pages_per_s = service.pages_per_s.value or 1.0
+    return pages_per_s * _copies_per_page(service, index) * copies / requests
+
+
+def _copies_per_page(service: ServiceFit, index: int) -> float:
+    """Return the copies of a page at a tier with r = 1 at all tiers [-]."""
+    return math.prod(tier.requests_per_copy.value or 1.0 for tier in service.tiers[: index + 1])
 
 
 def _initial_law(arms: Sequence[Arm]) -> Law:
     """Return the initial figures, from the counters."""
     service = arms[0].service
-    whole_s = call_s(service, 0)
+    whole_s = call_s(service, fitted_tier(service))
     slowed: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for arm in arms:
         for key, speed_and_answers in arm.slowed.items():
@@ -187,18 +208,21 @@ def _initial_law(arms: Sequence[Arm]) -> Law:
 def _delays_s(arms: Sequence[Arm], law: Law) -> dict[str, float]:
     """Return the time without a core [s] of a copy at each tier.
 
-    It is the mean latency without neighbours, less that of a simulation without this time. At the
-    first tier it starts at 0."""
-    late_s: dict[str, list[float]] = {}
+    It is the mean latency without neighbours, less that of the tier below, and less that of a
+    simulation without this time. At the fitted tier it starts at 0."""
+    service = arms[0].service
+    fitted = fitted_tier(service)
+    late_s: list[list[float]] = [[] for _ in service.tiers]
     calm = replace(law, slowed={})
     for arm, report in zip(arms, reports([arm.scenario(calm, 1) for arm in arms]), strict=True):
-        for tier, tier_report in list(zip(arm.service.tiers, report["tiers"], strict=True))[1:]:
-            if (calm_s := arm.calm_s(tier.spec.name)) is not None:
-                late_s.setdefault(tier.spec.name, []).append(
-                    calm_s - tier_report["latency"]["mean_s"]
-                )
-    front = arms[0].service.tiers[0].spec.name
-    return {front: 0.0} | {t: max(0.0, float(np.mean(v))) for t, v in late_s.items()}
+        pairs = zip(arm.calm_own_s, arm.simulated_own_s(report), strict=True)
+        for index, (measured_s, simulated_s) in enumerate(pairs):
+            if measured_s is not None and simulated_s is not None and index != fitted:
+                late_s[index].append(measured_s - simulated_s)
+    return {
+        tier.spec.name: max(0.0, float(np.mean(late))) if late else 0.0
+        for tier, late in zip(service.tiers, late_s, strict=True)
+    }
 
 
 def correlation(arms: Sequence[Arm]) -> float | None:

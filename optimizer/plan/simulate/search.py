@@ -53,6 +53,7 @@ from optimizer.plan.solve.problem import Path, Problem
 from optimizer.simulation.arm import Arm
 from optimizer.simulation.fidelity import TAIL_SPREAD, FittedLaw, cross_validate
 from optimizer.simulation.forms import Report
+from optimizer.simulation.law import fitted_tier
 from optimizer.simulation.program import reports
 
 LIMIT_S = 55.0
@@ -484,7 +485,7 @@ class _Search:
         self, verdict: Verdict, reason: str | None, chosen: _Fleet | None = None
     ) -> dict[str, object]:
         """Return `simulation` of plan.json."""
-        law, test = self._fitted.law, self._test
+        law, test, service = self._fitted.law, self._test, self._arms[0].service
         return {
             "verdict": str(verdict),
             "reason": reason,
@@ -501,6 +502,7 @@ class _Search:
                 "usd_per_month": round(cost(self._law_path), 2),
             },
             "fit": {
+                "tier": service.tiers[fitted_tier(service)].spec.name,
                 "work_ms": round(1000.0 * law.work_s, 3),
                 "after_ms": round(1000.0 * law.after_s, 3),
                 "work_log_spread": round(law.spread, 4),
