@@ -263,11 +263,12 @@ class Arm:
         for server, machine in enumerate(self.servers(tier)):
             for kind in kinds:
                 speed = law.speed(tier, kind)
-                event = visit.event(kind, speed)
+                effects = visit.effects(kind, speed)
                 windows = times_of(self.disturbed, kind, machine)
                 for start_s, end_s in unite(windows, self.spans) if speed < 1.0 else ():
                     at_s, for_s = max(0.0, start_s - self.start_s), end_s - start_s
-                    events.append({**event, "server": server, "at_s": at_s, "for_s": for_s})
+                    for effect in effects:
+                        events.append({**effect, "server": server, "at_s": at_s, "for_s": for_s})
         return events
 
     def servers(self, tier: str) -> list[str]:
@@ -332,6 +333,7 @@ def visits(service: ServiceFit, index: int, law: Law, threads: int, burst_cores:
     """Return a copy at a tier of the run, for the effect of neighbours with `threads` threads."""
     spec = service.tiers[index].spec
     return Visited(
+        calm_s=law.calm_s.get(spec.name),
         work_s=law.slower
         * (law.work_s if index == fitted_tier(service) else call_s(service, index)),
         delay_s=law.delay_s.get(spec.name, 0.0) + card_s(service, index),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,6 +54,7 @@ class Law:
     correlation: float | None  # of the work of a request's copies; None: unknown
     delay_s: Mapping[str, float]  # per copy at a tier, without a core
     host: Mapping[str, float]  # of a scenario; empty: the machines are not of one host
+    calm_s: Mapping[str, float] = field(default_factory=dict)  # of a copy without neighbours, mean
     cap_power: float = 0.0  # drawn for a fleet that may have other caps than the run's
     slower: float = 1.0  # factor of all CPU times: drawn for a host whose speed varies
 
@@ -201,8 +202,23 @@ def _initial_law(arms: Sequence[Arm]) -> Law:
         if hosts
         else {}
     )
-    law = Law(whole_s, 0.3, whole_s, slow_kinds, correlation(arms), {}, host)
+    calm_s = _calm_s(arms)
+    law = Law(whole_s, 0.3, whole_s, slow_kinds, correlation(arms), {}, host, calm_s)
     return replace(law, delay_s=_delays_s(arms, law))
+
+
+def _calm_s(arms: Sequence[Arm]) -> dict[str, float]:
+    """Return the mean latency [s] of a copy at each tier without neighbours or the tier below.
+
+    It is the geometric mean over arms, as that of `slowed`. A tier with too few answers, or whose
+    time is nearly all at the tier below, is left out."""
+    calm_s = {}
+    for index, tier in enumerate(arms[0].service.tiers):
+        known_s = [arm.calm_own_s[index] for arm in arms]
+        positive_s = [own for own in known_s if own is not None and own > 0.0]
+        if positive_s:
+            calm_s[tier.spec.name] = _log_mean(positive_s)
+    return calm_s
 
 
 def _delays_s(arms: Sequence[Arm], law: Law) -> dict[str, float]:

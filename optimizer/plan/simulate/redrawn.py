@@ -128,7 +128,7 @@ class Redrawn:
         deviation = standard_normal(np.random.default_rng([number, 4]))
         for position, disturbance in enumerate(self._visits[index]):
             speed = law.speed(name, disturbance.kind)
-            event = visit.event(disturbance.kind, speed, fleet.cores, deviation)
+            effects = visit.effects(disturbance.kind, speed, fleet.cores, deviation)
             if speed >= 1.0 or (disturbance.is_fault and not faults):
                 continue
             for server, spans in enumerate(
@@ -136,7 +136,8 @@ class Redrawn:
             ):
                 for start_s, stop_s in spans:
                     for_s = stop_s - start_s
-                    yield {**event, "server": server, "at_s": start_s, "for_s": for_s}
+                    for effect in effects:
+                        yield {**effect, "server": server, "at_s": start_s, "for_s": for_s}
 
     def _spans(
         self, index: int, position: int, servers: int, number: int, end_s: float

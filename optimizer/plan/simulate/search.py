@@ -232,7 +232,7 @@ class _Search:
         self._idle_cores = idle_cores(service)
         self._fleets: list[_Fleet] = []
         self._ended, self._left_open = "", 0
-        self._screened: set[Kind] = set()  # fleets that had short runs
+        self._screened: dict[Kind, tuple[Path, float]] = {}  # fleets that had short runs, scores
 
     def decide(self) -> Decided:
         """Return the decision, or the reason why there is none."""
@@ -248,11 +248,14 @@ class _Search:
         return Decided(body, chosen.path, self._distribution(chosen), self._next_cheaper(chosen))
 
     def _next_cheaper(self, chosen: _Fleet) -> Refused | None:
-        """Return the dearest tested fleet below the plan that keeps the SLO too seldom, or None.
+        """Return the dearest fleet below the plan that keeps the SLO too seldom, or None.
 
-        Runs are completed after the search, within REFUSED_S."""
+        It is one that was tested, or whose short runs were hopeless. Runs are completed after the
+        search, within REFUSED_S."""
         self._deadline = Deadline(REFUSED_S, self._deadline.clock)
-        below = [fleet for fleet in self._fleets if cost(fleet.path) < cost(chosen.path) - CENT]
+        hopeless = [_Fleet(path) for path, points in self._screened.values() if points > HOPELESS]
+        fleets = [*self._fleets, *hopeless]
+        below = [fleet for fleet in fleets if cost(fleet.path) < cost(chosen.path) - CENT]
         for fleet in sorted(below, key=lambda fleet: -cost(fleet.path)):
             is_complete = len(fleet.runs) >= _SHOWN or self._run_until(fleet, _SHOWN)
             if is_complete and fleet.kept_runs < self._test.confidence * len(fleet.runs):
@@ -361,7 +364,9 @@ class _Search:
         for _ in paths:
             pages_s = [self._short.pages_s(next(answers), n + 1) for n in range(SHORT_RUNS)]
             scores.append(score(1000.0 * np.concatenate(pages_s), self._limits_ms))
-        self._screened.update(map(kind_of, paths))
+        self._screened |= {
+            kind_of(path): (path, points) for path, points in zip(paths, scores, strict=True)
+        }
         order = sorted(range(len(paths)), key=lambda i: (scores[i], cost(paths[i])))
         return [paths[i] for i in order[:BEST] if scores[i] <= HOPELESS]
 

@@ -241,11 +241,11 @@ def test_what_disturbs_two_machines_at_once_does_so_in_a_planned_fleet(
     def events(servers: int, kind: str) -> list[tuple[float, float, int]]:
         fleet = _fleet(arms, (servers, 1.0), (2, 1.0))
         faults = world.scenario(fleet, 7)["tiers"][0]["faults"]
-        wait_s = visited.event(kind, drawn_law.speed("web", kind))["wait_s"]
+        [effect] = visited.effects(kind, drawn_law.speed("web", kind))
         return [
             (fault["at_s"], fault["for_s"], fault["server"])
             for fault in faults
-            if fault["wait_s"] == wait_s
+            if fault["wait_s"] == effect["wait_s"]
         ]
 
     sent, received = events(2, send), events(2, receive)
@@ -302,12 +302,15 @@ def test_the_cheapest_fleet_that_keeps_the_slo_is_found_and_cheaper_ones_are_bro
     assert body["p95_ms"] == decision.predicted["without_faults"]["p95_ms"]["point"]
 
 
+@pytest.mark.parametrize("hopeless", [3.0, 0.3])
 def test_the_next_cheaper_fleet_that_is_refused_comes_with_a_prediction_and_a_fleet(
-    asked: PlanRequest, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+    asked: PlanRequest, run_dir: Path, monkeypatch: pytest.MonkeyPatch, hopeless: float
 ) -> None:
+    """It has been tested, or was hopeless in its short runs, where no tested one was refused."""
     results, fitted = read_results(run_dir), _fitted(run_dir)[1]
     slower = replace(fitted, law=replace(fitted.law, work_s=0.3, whole_s=0.3))
     monkeypatch.setattr(search, "PAGES", 100)
+    monkeypatch.setattr(search, "HOPELESS", hopeless)
     monkeypatch.setattr(search, "cross_validate", lambda *_: slower)
 
     def simulator(case: Case, problem: Problem, path: Any) -> Decided:
