@@ -341,6 +341,7 @@ def visits(service: ServiceFit, index: int, law: Law, threads: int, burst_cores:
         cores=spec.cpus or 1.0,
         burst_cores=burst_cores,
         threads=threads,
+        own_jobs=law.own_jobs,
     )
 
 

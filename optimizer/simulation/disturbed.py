@@ -7,10 +7,10 @@ process wakes up, and under a cap the neighbour has used up the period's CPU tim
 waits at each of its queries. A neighbour on the network card costs a wait too, and no CPU time.
 
 If the work takes more than a period's CPU time, each copy is a job of its own, as of a process. If
-it takes less, all copies of a server together are one job, so it has the share of one, however many
-wait. That is so for a server with one thread, and makes others slower than they are. A process with
-1.34 ms of work a request beside four threads, under a cap of 0.25 cores, answered in 63 ms at 0.2
-of a job's share, in 94 at 0.6, in 274 at 0.9, and fell behind at 1.3 (Linux 6.18).
+it takes less, all copies of a server together have the share of `own_jobs`, however many wait. A
+process of one thread with 1.34 ms of work a request beside four threads, under a cap of 0.25 cores,
+answered in 63 ms at 0.2 of a job's share, in 94 at 0.6, in 274 at 0.9, and fell behind at 1.3
+(Linux 6.18).
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Visited:
     cores: float  # of the server, its cap
     burst_cores: float  # cores that it uses at once
     threads: int  # of a neighbour that takes CPU time
+    own_jobs: float  # of a server whose requests are short
 
     @property
     def alone_s(self) -> float:
@@ -61,18 +62,20 @@ class Visited:
                 return [{"kind": "limp", "speed": speed}]
             return [{"kind": "crowd", "jobs": 0.0, "wait_s": more_s / self.pieces}]
         crowded_s = self.alone_s + more_s - self.delay_s
+        is_long = self.work_s > self.cores * QUOTA_PERIOD_S
+        own_jobs = 1.0 if is_long else self.own_jobs
         job_s = self.work_s / min(1.0, self.cores)  # a crowded server has no bursts
-        jobs = min(float(self.threads), max(0.0, crowded_s / job_s - 1.0))
-        wait_s = max(0.0, crowded_s - (1.0 + jobs) * job_s) / self.pieces
+        jobs = min(float(self.threads), own_jobs * max(0.0, crowded_s / job_s - 1.0))
+        wait_s = max(0.0, crowded_s - (1.0 + jobs / own_jobs) * job_s) / self.pieces
         most = max(self.burst_cores, self.cores)
         caps = self.cores, min(most, cores or self.cores)
         if caps[0] < most:
             wait_s *= (most / caps[1] - 1.0) / (most / caps[0] - 1.0)
         error = math.exp(deviation * _CAP_SPREAD * abs(math.log(caps[1] / caps[0])))
-        if self.work_s > self.cores * QUOTA_PERIOD_S:
+        if is_long:
             return [{"kind": "crowd", "jobs": jobs * error, "wait_s": wait_s * error}]
         return [
-            {"kind": "limp", "speed": 1.0 / (1.0 + jobs * error)},
+            {"kind": "limp", "speed": 1.0 / (1.0 + jobs * error / own_jobs)},
             {"kind": "crowd", "jobs": 0.0, "wait_s": wait_s * error},
         ]
 

@@ -24,7 +24,7 @@ from core.errors import InputError
 from core.statistics.percentiles import percentile
 from optimizer.fit import fit, read_results
 from optimizer.simulation.arm import PERCENTILES, Arm
-from optimizer.simulation.law import Law, fit_law, fitted_tier
+from optimizer.simulation.law import OWN_JOBS, Law, fit_law, fitted_tier
 from optimizer.simulation.program import reports
 
 CONFIDENCE = 0.95  # of all figures of all arms together
@@ -249,7 +249,7 @@ def _draw_law(law: Law, spreads: Mapping[str, float], rng: np.random.Generator) 
         name: value * math.exp(spreads.get(name, _SPREAD_OTHERS) * standard_normal(rng))
         for name, value in law.figures.items()
     }
-    return law.with_figures(figures)
+    return replace(law.with_figures(figures), own_jobs=float(rng.uniform(*OWN_JOBS)))
 
 
 def _count(limits_ms: Sequence[float]) -> int:

@@ -40,6 +40,9 @@ _BUSY_LEAST = 0.2  # of the CPU time that a tier's machines use: no idle machine
 # run's cap it may take 0.9 times as much (28 ms on a whole core); the law takes it as equal.
 # MediaWiki on the local platform, docs/results/closed-loop.md.
 CAP_POWERS = (0.3, 0.8)  # the power is drawn from this interval
+# Beside four threads a server of requests of 1.3 ms had the share of 1.2 to 1.9 jobs, with four
+# requests at it (a Python service); a process with one thread has that of one (`disturbed`).
+OWN_JOBS = (1.0, 2.0)
 _PAGES_AGAIN = 30  # least pages that came more than once, for a correlation of copies
 
 
@@ -57,6 +60,7 @@ class Law:
     calm_s: Mapping[str, float] = field(default_factory=dict)  # of a copy without neighbours, mean
     cap_power: float = 0.0  # drawn for a fleet that may have other caps than the run's
     slower: float = 1.0  # factor of all CPU times: drawn for a host whose speed varies
+    own_jobs: float = 1.4  # of a server with short requests beside neighbours: drawn from OWN_JOBS
 
     @property
     def after_s(self) -> float:

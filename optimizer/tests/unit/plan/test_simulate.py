@@ -302,7 +302,7 @@ def test_the_cheapest_fleet_that_keeps_the_slo_is_found_and_cheaper_ones_are_bro
     assert body["p95_ms"] == decision.predicted["without_faults"]["p95_ms"]["point"]
 
 
-@pytest.mark.parametrize("hopeless", [3.0, 0.3])
+@pytest.mark.parametrize("hopeless", [3.0, 0.0])
 def test_the_next_cheaper_fleet_that_is_refused_comes_with_a_prediction_and_a_fleet(
     asked: PlanRequest, run_dir: Path, monkeypatch: pytest.MonkeyPatch, hopeless: float
 ) -> None:

@@ -10,8 +10,17 @@ from optimizer.simulation.disturbed import CROWD, QUOTA_PERIOD_S, Visited, cappe
 from optimizer.simulation.forms import Scenario, TierScenario
 from optimizer.simulation.program import reports
 
-PAGE = Visited(None, work_s=0.034, delay_s=0.01, pieces=32, cores=0.35, burst_cores=2.0, threads=4)
-QUERY = Visited(None, 0.0003, 0.0002, 1, 0.15, 2.0, 4)
+PAGE = Visited(
+    None,
+    work_s=0.034,
+    delay_s=0.01,
+    pieces=32,
+    cores=0.35,
+    burst_cores=2.0,
+    threads=4,
+    own_jobs=1.0,
+)
+QUERY = Visited(None, 0.0003, 0.0002, 1, 0.15, 2.0, 4, 1.0)
 
 
 def test_work_alone_on_a_cap_bursts_and_then_waits_for_periods() -> None:
@@ -53,7 +62,7 @@ def test_short_requests_fall_behind_where_they_want_more_than_the_share_of_a_job
 ) -> None:
     """Requests of 1.34 ms beside four threads, under a cap of 0.25 cores: means of 63, 94 and 2,570
     ms were measured at these ratios of the load to a fifth of the cap."""
-    request = Visited(None, 0.00134, 0.0, 1, 0.25, 2.0, 4)
+    request = Visited(None, 0.00134, 0.0, 1, 0.25, 2.0, 4, 1.0)
     effects = request.effects(CROWD, request.alone_s / 0.063)
     tier: TierScenario = {
         "name": "service",
