@@ -24,7 +24,7 @@ from core.errors import InputError
 from core.statistics.percentiles import percentile
 from optimizer.fit import fit, read_results
 from optimizer.simulation.arm import PERCENTILES, Arm
-from optimizer.simulation.law import OWN_JOBS, Law, fit_law, fitted_tier
+from optimizer.simulation.law import DELAY, OWN_JOBS, Law, fit_law, fitted_tier
 from optimizer.simulation.program import reports
 
 CONFIDENCE = 0.95  # of all figures of all arms together
@@ -32,7 +32,8 @@ _SEEDS = 20  # of a prediction without an interval
 _PAGES_ENOUGH = 50_000
 _DRAWS = 40  # behind an interval
 _BEYOND_LEAST = 10  # samples beyond a percentile, for it to be compared with its interval
-_SPREAD_LEAST = {"work_s": 0.05, "delay": 0.05, "spread": 0.1}  # of a figure's logarithm
+_SPREAD_LEAST = {"work_s": 0.05, "spread": 0.1}  # of a figure's logarithm
+_DELAY_LEAST = 0.05  # of a time without a core, over that time
 _SPREAD_OTHERS = 0.15
 # Relative: a latency that is nearer to its prediction is not missed, however little runs vary. If a
 # network card takes most of a reply's time, p50 is predicted within 0.3 %, and was off by 0.6 %.
@@ -89,7 +90,7 @@ class FittedLaw:
     """The law of all arms, the spread of its figures, and its predictions of unseen arms."""
 
     law: Law
-    spreads: Mapping[str, float]  # standard deviation of the logarithm, for another arm
+    spreads: Mapping[str, float]  # for another arm, of the logarithm; of a delay [s]
     arms: Mapping[str, tuple[ValueCheck, ...]]  # each predicted from the others; empty for one arm
 
     @property
@@ -227,17 +228,21 @@ def _spreads(law: Law, other_laws: Sequence[Law]) -> dict[str, float]:
 
     It is the jackknife's standard error, sqrt((K - 1) / K sum (x_k - mean)^2), times sqrt(K + 1),
     because the law is a mean of K arms. It is at least a floor, because a few arms may agree by
-    chance."""
+    chance. Figures vary by a factor, times without a core by seconds: as the rest of a latency they
+    may be near zero, where a factor says nothing."""
     spreads = {}
-    for name in law.figures:
-        values = np.log(
+    for name, figure in law.figures.items():
+        values = np.array(
             [other_law.figures[name] for other_law in other_laws if name in other_law.figures]
         )
+        least = _SPREAD_LEAST.get(name, _SPREAD_OTHERS)
+        if name.startswith(DELAY):
+            least = _DELAY_LEAST * figure
+        else:
+            values = np.log(values)
         k = len(values)
         error = math.sqrt((k - 1) / k * float(((values - values.mean()) ** 2).sum())) if k else 0.0
-        spreads[name] = max(
-            error * math.sqrt(k + 1.0), _SPREAD_LEAST.get(name.split()[0], _SPREAD_OTHERS)
-        )
+        spreads[name] = max(error * math.sqrt(k + 1.0), least)
     return spreads
 
 
@@ -245,10 +250,11 @@ def _draw_law(law: Law, spreads: Mapping[str, float], rng: np.random.Generator) 
     """Draw a law within the spread of the fits.
 
     A kind of neighbour that only some arms have gets the least spread."""
-    figures = {
-        name: value * math.exp(spreads.get(name, _SPREAD_OTHERS) * standard_normal(rng))
-        for name, value in law.figures.items()
-    }
+    figures = {}
+    for name, value in law.figures.items():
+        deviation = spreads.get(name, _SPREAD_OTHERS) * standard_normal(rng)
+        is_delay = name.startswith(DELAY)
+        figures[name] = max(0.0, value + deviation) if is_delay else value * math.exp(deviation)
     return replace(law.with_figures(figures), own_jobs=float(rng.uniform(*OWN_JOBS)))
 
 

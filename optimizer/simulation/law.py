@@ -40,6 +40,7 @@ _BUSY_LEAST = 0.2  # of the CPU time that a tier's machines use: no idle machine
 # run's cap it may take 0.9 times as much (28 ms on a whole core); the law takes it as equal.
 # MediaWiki on the local platform, docs/results/closed-loop.md.
 CAP_POWERS = (0.3, 0.8)  # the power is drawn from this interval
+DELAY = "delay "  # before the tier's name, of a time without a core in `figures`
 # Beside four threads a server of requests of 1.3 ms had the share of 1.2 to 1.9 jobs, with four
 # requests at it (a Python service); a process with one thread has that of one (`disturbed`).
 OWN_JOBS = (1.0, 2.0)
@@ -89,7 +90,7 @@ class Law:
             "work_s": self.work_s,
             "spread": self.spread,
             **{_speed_name(*key): self.speed(*key) for key in self.slowed},
-            **{_delay_name(tier): delay_s for tier, delay_s in self.delay_s.items() if delay_s},
+            **{_delay_name(tier): delay_s for tier, delay_s in self.delay_s.items()},
         }
 
     def with_figures(self, figures: Mapping[str, float]) -> Law:
@@ -145,7 +146,7 @@ def _speed_name(tier: str, kind: str) -> str:
 
 
 def _delay_name(tier: str) -> str:
-    return f"delay {tier}"
+    return f"{DELAY}{tier}"
 
 
 def fitted_tier(service: ServiceFit) -> int:

@@ -53,7 +53,7 @@ from optimizer.plan.solve.problem import Path, Problem
 from optimizer.simulation.arm import Arm
 from optimizer.simulation.fidelity import TAIL_SPREAD, FittedLaw, cross_validate
 from optimizer.simulation.forms import Report
-from optimizer.simulation.law import fitted_tier
+from optimizer.simulation.law import DELAY, fitted_tier
 from optimizer.simulation.program import reports
 
 LIMIT_S = 55.0
@@ -108,7 +108,7 @@ class Distribution(TypedDict):
 
 @dataclass(frozen=True)
 class Refused:
-    """The next cheaper fleet: it keeps the SLO in a smaller share of its runs than is asked."""
+    """The next cheaper fleet that is shown to keep the SLO in fewer of its runs than is asked."""
 
     path: Path
     predicted: Distribution
@@ -250,15 +250,15 @@ class _Search:
     def _next_cheaper(self, chosen: _Fleet) -> Refused | None:
         """Return the dearest fleet below the plan that keeps the SLO too seldom, or None.
 
-        It is one that was tested, or whose short runs were hopeless. Runs are completed after the
-        search, within REFUSED_S."""
+        It is one that was tested, or whose short runs were hopeless, and that is shown to keep the
+        SLO less often than asked. Runs are completed after the search, within REFUSED_S."""
         self._deadline = Deadline(REFUSED_S, self._deadline.clock)
         hopeless = [_Fleet(path) for path, points in self._screened.values() if points > HOPELESS]
         fleets = [*self._fleets, *hopeless]
         below = [fleet for fleet in fleets if cost(fleet.path) < cost(chosen.path) - CENT]
         for fleet in sorted(below, key=lambda fleet: -cost(fleet.path)):
             is_complete = len(fleet.runs) >= _SHOWN or self._run_until(fleet, _SHOWN)
-            if is_complete and fleet.kept_runs < self._test.confidence * len(fleet.runs):
+            if is_complete and self._test.seldom(fleet.kept_runs, len(fleet.runs)):
                 return Refused(fleet.path, self._distribution(fleet), fleet.kept_runs)
         return None
 
@@ -513,7 +513,17 @@ class _Search:
                 "work_log_spread": round(law.spread, 4),
                 "copies_correlation": law.correlation,
                 "speeds": {", ".join(k): round(law.speed(*k), 4) for k in law.slowed},
-                "log_spreads": {k: round(v, 4) for k, v in self._fitted.spreads.items()},
+                "log_spreads": {
+                    name: round(spread, 4)
+                    for name, spread in self._fitted.spreads.items()
+                    if not name.startswith(DELAY)
+                },
+                "delays_ms": {k: round(1000.0 * v, 4) for k, v in law.delay_s.items()},
+                "delay_spreads_ms": {
+                    name.removeprefix(DELAY): round(1000.0 * spread_s, 4)
+                    for name, spread_s in self._fitted.spreads.items()
+                    if name.startswith(DELAY)
+                },
                 "later_run_log_spread": LATER_SPREAD,
                 "tail_log_spread": TAIL_SPREAD,
             },

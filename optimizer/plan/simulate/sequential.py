@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 KEPT_ERROR, BROKEN_ERROR = 0.03, 0.02
+SELDOM_ERROR = 0.05  # of one fleet
 LOOKS = (5, 10, 20, 40, 80, 160, 320)  # runs simulated of a fleet
 _KEPT_LOOKS = (40, 80, 160, 320)  # looks at which a fleet may be called kept
 FLEETS_MOST = 200
@@ -46,6 +47,12 @@ class KeepingTest:
         p_broken = float(bdtr(kept_runs, runs, self.confidence))
         is_rare = p_broken <= BROKEN_ERROR / FLEETS_MOST / len(LOOKS)
         return Verdict.broken if is_rare else Verdict.undecided
+
+    def seldom(self, kept_runs: int, runs: int) -> bool:
+        """True if the fleet keeps the SLO too seldom, with SELDOM_ERROR for it alone."""
+        from scipy.special import bdtr
+
+        return float(bdtr(kept_runs, runs, self.confidence)) <= SELDOM_ERROR
 
     def futile(self, kept_runs: int, runs: int) -> bool:
         """True if more runs are not worth their time, because too few have kept the SLO so far.

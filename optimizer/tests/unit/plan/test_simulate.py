@@ -302,15 +302,12 @@ def test_the_cheapest_fleet_that_keeps_the_slo_is_found_and_cheaper_ones_are_bro
     assert body["p95_ms"] == decision.predicted["without_faults"]["p95_ms"]["point"]
 
 
-@pytest.mark.parametrize("hopeless", [3.0, 0.0])
 def test_the_next_cheaper_fleet_that_is_refused_comes_with_a_prediction_and_a_fleet(
-    asked: PlanRequest, run_dir: Path, monkeypatch: pytest.MonkeyPatch, hopeless: float
+    asked: PlanRequest, run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has been tested, or was hopeless in its short runs, where no tested one was refused."""
     results, fitted = read_results(run_dir), _fitted(run_dir)[1]
     slower = replace(fitted, law=replace(fitted.law, work_s=0.3, whole_s=0.3))
     monkeypatch.setattr(search, "PAGES", 100)
-    monkeypatch.setattr(search, "HOPELESS", hopeless)
     monkeypatch.setattr(search, "cross_validate", lambda *_: slower)
 
     def simulator(case: Case, problem: Problem, path: Any) -> Decided:
@@ -327,8 +324,45 @@ def test_the_next_cheaper_fleet_that_is_refused_comes_with_a_prediction_and_a_fl
     assert not any(
         refused["usd_per_month"] < f["usd_per_month"] < body["usd_per_month"] - 0.01
         for f in body["simulation"]["fleets"]
-        if f["kept"] < 0.9 * f["runs"] and f["runs"] >= 80
+        if TEST.seldom(f["kept"], f["runs"]) and f["runs"] >= 80
     )
+
+
+def test_a_fleet_whose_short_runs_were_hopeless_can_be_the_refused_one(
+    asked: PlanRequest, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results, fitted, problem = read_results(run_dir), _fitted(run_dir)[1], asked.case.problem()
+    slower = replace(fitted, law=replace(fitted.law, work_s=0.3, whole_s=0.3))
+    monkeypatch.setattr(search, "PAGES", 100)
+    monkeypatch.setattr(search, "cross_validate", lambda *_: slower)
+
+    def decided() -> Decided:
+        path = solve(problem).path
+        return decide(asked.case, problem, path, results, asked.service, clock=lambda: 0.0)
+
+    enough_usd = cost(decided().path or ())
+    screened = search._Search._screen
+
+    def none_of_the_cheaper(self: Any, band: Any) -> list[Fleet]:
+        paths = screened(self, band)
+        for kind, (path, points) in self._screened.items():
+            hopeless = 9.0 if cost(path) < enough_usd - 0.01 else points
+            self._screened[kind] = (path, hopeless)
+        return [path for path in paths if cost(path) >= enough_usd - 0.01]
+
+    monkeypatch.setattr(search._Search, "_screen", none_of_the_cheaper)
+    decision = decided()
+    assert all(fleet["usd_per_month"] >= enough_usd - 0.01 for fleet in decision.body["fleets"])
+    assert decision.refused is not None
+    assert cost(decision.refused.path) < enough_usd
+    assert TEST.seldom(decision.refused.kept, decision.refused.runs)
+
+
+@pytest.mark.parametrize(("kept", "seldom"), [(287, False), (276, True), (31, True)])
+def test_a_fleet_that_keeps_the_slo_nearly_as_often_as_asked_is_not_refused(
+    kept: int, seldom: bool
+) -> None:
+    assert TEST.seldom(kept, 320) == seldom
 
 
 def test_cheaper_fleets_that_nobody_looked_at_are_counted(

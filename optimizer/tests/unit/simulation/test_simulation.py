@@ -303,6 +303,19 @@ def test_fits_that_agree_scatter_by_the_floor() -> None:
     assert all(SPEED_LEAST <= law.speed(*CPU) <= 1.0 for law in drawn_laws)
 
 
+def test_a_delay_near_zero_varies_by_seconds_and_not_by_a_factor() -> None:
+    """`nginx-python`, 1 December 2026: delays of 0.08 and 0.5 ms made a median of 1.6 ms predicted
+    to a factor of 12."""
+    laws = [replace(_law(0.04), delay_s={"web": delay_s}) for delay_s in (0.0002, 0.0001, 0.0005)]
+    spreads = fidelity._spreads(laws[0], laws[1:])
+    assert spreads["delay web"] == pytest.approx(math.sqrt(3 / 2) * 0.0004 / math.sqrt(2))
+    drawn_s = [
+        fidelity._draw_law(laws[0], spreads, np.random.default_rng(n)).delay_s["web"]
+        for n in range(200)
+    ]
+    assert 0.0 == min(drawn_s) < max(drawn_s) < 0.0002 + 3.0 * spreads["delay web"] + 1e-9
+
+
 def test_fits_that_contradict_each_other_draw_laws_that_can_be_simulated(run_dir: Path) -> None:
     """Arms of ten seconds had spreads of 0.05 and 0.8: drawn laws had an infinite variance."""
     results = read_results(run_dir)
