@@ -9,8 +9,8 @@ waits at each of its queries. A neighbour on the network card costs a wait too, 
 If the work takes more than a period's CPU time, each copy is a job of its own, as of a process. If
 it takes less, all copies of a server together have the share of `own_jobs`, however many wait. A
 process of one thread with 1.34 ms of work a request beside four threads, under a cap of 0.25 cores,
-answered in 63 ms at 0.2 of a job's share, in 94 at 0.6, in 274 at 0.9, and fell behind at 1.3
-(Linux 6.18).
+answered in 47 ms at 0.2 of a job's share, in 84 to 105 at 0.6, in 300 to 751 at 0.9, and fell
+behind at 1.3 (docs/results/2026-12-01-crowded-cap.md).
 """
 
 from __future__ import annotations

@@ -55,15 +55,16 @@ def test_each_page_is_a_job_beside_the_neighbours_threads_and_all_short_queries_
 
 
 @pytest.mark.parametrize(
-    ("ratio", "least_s", "most_s"), [(0.2, 0.03, 0.11), (0.6, 0.05, 0.16), (1.3, 1.0, 10.0)]
+    ("ratio", "least_s", "most_s"), [(0.2, 0.03, 0.07), (0.6, 0.05, 0.13), (1.3, 0.8, 10.0)]
 )
 def test_short_requests_fall_behind_where_they_want_more_than_the_share_of_a_job(
     ratio: float, least_s: float, most_s: float
 ) -> None:
-    """Requests of 1.34 ms beside four threads, under a cap of 0.25 cores: means of 63, 94 and 2,570
-    ms were measured at these ratios of the load to a fifth of the cap."""
+    """Requests of 1.34 ms beside four threads, under a cap of 0.25 cores: means of 47, 84 to 105,
+    and 869 to 3,028 ms were measured at these ratios of the load to a fifth of the cap.
+    Simulated requests share their part, so that those of a queue that grows wait longer."""
     request = Visited(None, 0.00134, 0.0, 1, 0.25, 2.0, 4, 1.0)
-    effects = request.effects(CROWD, request.alone_s / 0.063)
+    effects = request.effects(CROWD, request.alone_s / 0.047)
     tier: TierScenario = {
         "name": "service",
         "servers": 1,
@@ -79,7 +80,7 @@ def test_short_requests_fall_behind_where_they_want_more_than_the_share_of_a_job
     scenario: Scenario = {
         "seed": 1,
         "arrivals": {"kind": "poisson", "rate_per_s": per_s},
-        "requests": 500,
+        "requests": 730,
         "in_flight_max": 1_000,
         "tiers": [tier],
     }
