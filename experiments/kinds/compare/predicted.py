@@ -104,7 +104,7 @@ def promise_sentence(summary: Mapping[str, Any]) -> str:
     answer_text = {
         "kept": "The plan's promise was kept",
         "broken": f"The plan's promise was broken by {names}",
-        "undecided": f"Whether the plan's promise is kept is undecided{clause_text}",
+        "undecided": f"The plan's promise is undecided{clause_text}",
     }[answer]
     if not promise["claimed"]:
         plan_text = (
