@@ -334,8 +334,7 @@ def visits(service: ServiceFit, index: int, law: Law, threads: int, burst_cores:
     spec = service.tiers[index].spec
     return Visited(
         calm_s=law.calm_s.get(spec.name),
-        work_s=law.slower
-        * (law.work_s if index == fitted_tier(service) else call_s(service, index)),
+        work_s=law.work_s if index == fitted_tier(service) else call_s(service, index),
         delay_s=law.delay_s.get(spec.name, 0.0) + card_s(service, index),
         pieces=max(1, min(_calls(service, index), _PIECES_MOST)),
         cores=spec.cpus or 1.0,

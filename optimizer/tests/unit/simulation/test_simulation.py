@@ -17,8 +17,9 @@ from core.runfiles.requests import WARM_UP, measured
 from core.statistics.percentiles import counted
 from optimizer.fit import fit, read_results
 from optimizer.fit.service import TierFit
+from optimizer.fit.spec import TierSettings
 from optimizer.simulation import fidelity, program, reports, simulate
-from optimizer.simulation.arm import Arm
+from optimizer.simulation.arm import Arm, tier_scenario, visits
 from optimizer.simulation.law import (
     SPEED_LEAST,
     Law,
@@ -301,6 +302,20 @@ def test_fits_that_agree_scatter_by_the_floor() -> None:
     scatter = np.std([math.log(law.speed(*CPU)) for law in drawn_laws])
     assert scatter == pytest.approx(fidelity._SPREAD_OTHERS, rel=0.2)
     assert all(SPEED_LEAST <= law.speed(*CPU) <= 1.0 for law in drawn_laws)
+
+
+def test_a_slower_host_has_more_cpu_time_and_the_same_waits_beside_neighbours(
+    run_dir: Path,
+) -> None:
+    service, law = fit(read_results(run_dir)), replace(_law(0.04), delay_s={"web": 0.0, "db": 0.0})
+    hosts = (law, replace(law, slower=2.0))
+    usual, slower = (visits(service, 0, host, 4, 2.0).effects(CPU[1], 0.04) for host in hosts)
+    assert usual == slower
+    work_s = [
+        tier_scenario(service, 0, host, TierSettings("tad", 1, 1), 2, 2.0)["work"]["mean_s"]
+        for host in hosts
+    ]
+    assert work_s[1] == pytest.approx(2.0 * float(work_s[0]))
 
 
 def test_a_delay_near_zero_varies_by_seconds_and_not_by_a_factor() -> None:
